@@ -1,0 +1,47 @@
+# Everything a fresh machine needs: Python >= 3.10 and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: help install demo test soak lint format bench proto lock
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# The environment is made anew when the lock or the project file has changed.
+$(VENV)/.installed: dev.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r dev.lock hatchling editables
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+install: $(VENV)/.installed ## make the environment
+
+demo: install ## serve the example models and run real inferences
+	$(BIN)/python examples/demo.py
+
+test: install ## run all tests but the long ones
+	$(BIN)/python -m pytest -m "not soak and not gpu" $(PYTEST_ARGS)
+
+soak: install ## run the long tests
+	$(BIN)/python -m pytest -m soak $(PYTEST_ARGS)
+
+lint: install ## format check, lint, types, import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: install ## measure against the real C++ Triton and write a table to bench/results
+	$(BIN)/python -m bench
+
+proto: install ## compile proto/ into the descriptor set in the package
+	$(BIN)/python scripts/compile_proto.py
+
+lock: ## resolve dev.lock again (needs uv)
+	uv pip compile --quiet --universal --fork-strategy requires-python --python-version 3.10 --no-annotate --no-header \
+		--group dev --extra onnx pyproject.toml -o dev.lock

@@ -1,0 +1,1 @@
+"""Configuration search. Empty until it is built."""

@@ -1,0 +1,1 @@
+"""One folder for each engine; found through the table."""

@@ -1,0 +1,96 @@
+"""What a backend is: a class that loads one kind of model file and runs a batch.
+
+Owns the seam. A backend knows nothing of HTTP, queues, processes or other models. The contract that every backend passes is in
+`tests/contracts`; how to add one from another package is in CONTRIBUTING.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from naiad.config.plan import InstancePlan, ModelPlan
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSignature:
+    """One input or output as the model file itself describes it.
+
+    `datatype` is the protocol's name (FP32, BYTES); `shape` is whole, with -1 for every size that isn't fixed.
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSignature:
+    """What a model file tells of itself, for auto-complete. `supports_batching`: every tensor's first dim is variable."""
+
+    inputs: tuple[TensorSignature, ...]
+    outputs: tuple[TensorSignature, ...]
+    supports_batching: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """Where a model's files are and how the backend was configured on the command line.
+
+    `path` is the model file (or folder) itself; `settings` are `--backend-config=<backend>,<key>=<value>` with the global ones
+    below them; `parameters` are the config's.
+    """
+
+    model_name: str
+    path: Path
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+class BackendInstance(Protocol):
+    """One loaded copy of a model."""
+
+    def execute(self, inputs: Mapping[str, Array], outputs: Sequence[str]) -> Mapping[str, Array]:
+        """Run one batch: gathered arrays in, arrays out.
+
+        Arrays have the plan's `backend_shape` (the first dim is the batch's size when the model batches) and the numpy dtype of
+        the plan's datatype; they are C-contiguous and must not be written to. BF16 is uint16 bits, BYTES object arrays of
+        `bytes`. `outputs` are the names wanted by any request of the batch: others may be left out. Called on one thread at a
+        time, never the same instance twice at once. Raise InferenceServerError for an error with a code of its own; anything
+        else reaches the client as INTERNAL with its text.
+        """
+
+    def close(self) -> None:
+        """Give everything back; nothing runs any more. Called once, on any thread."""
+
+
+class Backend(Protocol):
+    """One kind of model file. The class itself is in the table `backends.table`; it isn't instantiated before it is needed."""
+
+    name: ClassVar[str]
+    releases_gil: ClassVar[bool]
+    """Whether `execute` computes without the GIL: only such models may run in place on the event loop."""
+    default_instance_count: ClassVar[int]
+    """How many instances an `instance_group` of KIND_CPU without a count makes."""
+
+    @classmethod
+    def signature(cls, files: ModelFiles) -> ModelSignature | None:
+        """Return what the model file tells of its tensors, or None when it can't; blocking. Raises InferenceServerError
+        (INVALID_ARGUMENT) when the file is not a model.
+        """
+
+    @classmethod
+    def load(cls, plan: ModelPlan, instance: InstancePlan, files: ModelFiles) -> BackendInstance:
+        """Load one copy; blocking, on a thread that isn't the loop's. Raises InferenceServerError with the reason when the
+        model can't be loaded or doesn't fit its config.
+        """
+
+    @classmethod
+    def must_run_in_place(cls, plan: ModelPlan) -> bool:
+        """Return whether the model does no more work than a copy, so that it always runs on the event loop."""

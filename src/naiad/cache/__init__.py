@@ -1,0 +1,1 @@
+"""Response cache. Empty until it is built."""

@@ -1,0 +1,1 @@
+"""Client library. Empty until it is built."""

@@ -1,0 +1,1 @@
+"""Model configuration and server options: read, complete, validate, compile."""

@@ -1,0 +1,1 @@
+"""Model conversion. Empty until it is built."""

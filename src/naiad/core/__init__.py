@@ -1,0 +1,1 @@
+"""The one object that frontends hold."""

@@ -1,0 +1,78 @@
+"""The errors that reach a client, in one tree.
+
+    Exception
+      └─ InferenceServerError   code + message; every error that a client or operator is meant to read
+
+Owns the codes and the exception. Doesn't own the HTTP and gRPC statuses: each frontend keeps its own table.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Code(Enum):
+    """What kind of failure it is; the names are gRPC's, the meaning is the KServe v2 protocol's."""
+
+    UNKNOWN = "UNKNOWN"
+    INTERNAL = "INTERNAL"
+    NOT_FOUND = "NOT_FOUND"
+    INVALID_ARGUMENT = "INVALID_ARGUMENT"
+    UNAVAILABLE = "UNAVAILABLE"
+    UNIMPLEMENTED = "UNIMPLEMENTED"
+    ALREADY_EXISTS = "ALREADY_EXISTS"
+    CANCELLED = "CANCELLED"
+    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+
+
+class FailureReason(Enum):
+    """Why an accepted request failed, as the `reason` label of `nv_inference_request_failure` says it."""
+
+    REJECTED = "REJECTED"
+    CANCELED = "CANCELED"
+    BACKEND = "BACKEND"
+    OTHER = "OTHER"
+
+
+class InferenceServerError(Exception):
+    """A failure with a code and a message that says what is wrong, with which value, and what to do.
+
+    `reason` says how an already accepted request counts in the failure metrics.
+    """
+
+    def __init__(self, code: Code, message: str, reason: FailureReason = FailureReason.OTHER) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.reason = reason
+
+
+def invalid_argument(message: str) -> InferenceServerError:
+    """Return the error for a client's own fault."""
+    return InferenceServerError(Code.INVALID_ARGUMENT, message)
+
+
+def not_found(message: str) -> InferenceServerError:
+    """Return the error for a name that the server doesn't know."""
+    return InferenceServerError(Code.NOT_FOUND, message)
+
+
+def unavailable(message: str) -> InferenceServerError:
+    """Return the error for something that may work later: a client may retry it."""
+    return InferenceServerError(Code.UNAVAILABLE, message)
+
+
+def unimplemented(message: str) -> InferenceServerError:
+    """Return the error for something that the server or this model doesn't do."""
+    return InferenceServerError(Code.UNIMPLEMENTED, message)
+
+
+def internal(message: str) -> InferenceServerError:
+    """Return the error for the server's or the model's own fault."""
+    return InferenceServerError(Code.INTERNAL, message)
+
+
+def cancelled(message: str = "request was cancelled") -> InferenceServerError:
+    """Return the error of a request that its client has given up."""
+    return InferenceServerError(Code.CANCELLED, message, FailureReason.CANCELED)

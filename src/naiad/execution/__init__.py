@@ -1,0 +1,1 @@
+"""Executors: where an instance lives and how a batch gets there."""

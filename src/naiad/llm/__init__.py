@@ -1,0 +1,1 @@
+"""Chat templates, detokenising, parsers. Empty until LLM serving comes."""

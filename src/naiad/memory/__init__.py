@@ -1,0 +1,1 @@
+"""Shared-memory regions and arenas. Empty until Python models come."""

@@ -1,0 +1,1 @@
+"""Load generator. Empty until it is built."""

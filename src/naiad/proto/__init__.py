@@ -1,0 +1,1 @@
+"""The compiled descriptor set and its private pool."""

@@ -1,0 +1,1 @@
+"""Model repositories: layout, versions, loading, states."""

@@ -1,0 +1,59 @@
+"""What schedulers know of execution: a batch, and an instance that runs one at a time.
+
+Owns these two seams. Gathering tensors and splitting outputs belong to `execution`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from naiad.request.request import InferRequest
+
+
+class Batch:
+    """Requests that run together; `size` is the sum of their batch sizes. Not empty, never changed once it is handed over."""
+
+    __slots__ = ("requests", "size")
+
+    def __init__(self, requests: list[InferRequest], size: int) -> None:
+        self.requests = requests
+        self.size = size
+
+
+class Instance(Protocol):
+    """One loaded copy of a model, as a scheduler sees it. Loop thread only."""
+
+    @property
+    def name(self) -> str:
+        """The instance's name, unique in its model: `resnet_0`."""
+
+    def submit(self, batch: Batch, on_done: Callable[[Instance], None]) -> None:
+        """Run `batch` and answer its requests; never blocks, never raises.
+
+        From here on the instance owns the requests: it ends each of them exactly once. `on_done` is called on the loop thread
+        when the instance is free again. It may be called before `submit` returns, when the batch ran in place.
+        """
+
+
+class Scheduler(Protocol):
+    """Decides when which requests of one model version run together. Loop thread only."""
+
+    def enqueue(self, request: InferRequest) -> None:
+        """Take a request, which the scheduler owns from here on.
+
+        Raises InferenceServerError when it refuses it (queue full: UNAVAILABLE; stopping: UNAVAILABLE); the caller then still
+        owns the request and ends it.
+        """
+
+    def pending_count(self) -> int:
+        """Return how many requests are queued and not yet running."""
+
+    def running_count(self) -> int:
+        """Return how many requests were handed to instances and have not ended."""
+
+    def stop(self) -> None:
+        """Refuse new requests from now on; what is queued still runs."""
+
+    def on_idle(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when nothing is queued and nothing runs: at once when that is so already."""

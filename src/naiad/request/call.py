@@ -1,0 +1,68 @@
+"""`InferCall`: what a codec read from a client's message, unchecked.
+
+Owns the shape of that value. Nothing in it has been compared with a model yet: names may be unknown, shapes wrong, sizes false.
+`core.validate` turns it into an `InferRequest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Buffer = bytes | bytearray | memoryview
+Parameter = str | int | bool | float
+
+
+@dataclass(slots=True)
+class CallInput:
+    """One input tensor as it was sent.
+
+    `shape` holds integers >= 0 as the client wrote them; `datatype` is any text. The elements are in exactly one of `buffer`
+    (binary form: little-endian, row-major, BYTES with length prefixes; a view of the received bytes) and `array` (a flat
+    array that a codec made from JSON or protobuf, in the numpy dtype of `datatype`; its length may not fit the shape).
+    """
+
+    name: str
+    datatype: str
+    shape: list[int]
+    buffer: Buffer | None = None
+    array: np.ndarray[Any, Any] | None = None
+
+
+@dataclass(slots=True)
+class CallOutput:
+    """One requested output. `classification` is the number of classes wanted, 0 for the tensor itself; `is_binary` is whether
+    the client asked for the binary form (meant for the codec that writes the response).
+    """
+
+    name: str
+    classification: int = 0
+    is_binary: bool = False
+
+
+@dataclass(slots=True)
+class InferCall:
+    """One inference as its client asked for it.
+
+    `model_version` is "" for the latest. `outputs` empty means all outputs. `parameters` are the custom ones only; those with
+    a meaning of their own have fields. `sequence_id` is 0 or "" outside a sequence. `priority` 0 is the model's default.
+    `timeout_us` is in microseconds, 0 for none. `binary_output` is the default form for outputs when none is listed.
+    """
+
+    model_name: str
+    model_version: str = ""
+    id: str = ""
+    inputs: list[CallInput] = field(default_factory=list)
+    outputs: list[CallOutput] = field(default_factory=list)
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    sequence_id: int | str = 0
+    is_sequence_start: bool = False
+    is_sequence_end: bool = False
+    priority: int = 0
+    timeout_us: int = 0
+    binary_output: bool = False
+    raw_buffer: Buffer | None = None
+    """The whole body of a raw binary request: the single input's bytes, whose name, datatype and shape the model tells."""

@@ -1,0 +1,77 @@
+"""How a request is answered: 0..n responses, then exactly one end.
+
+Owns the rule that each request ends once. `ResponseSink` is what a frontend gives; `Responder` guards it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from naiad.errors import FailureReason, InferenceServerError, internal
+from naiad.request.response import InferResponse
+
+
+class ResponseSink(Protocol):
+    """Where a request's responses go. Called on the loop thread; must not block and must not raise."""
+
+    def send(self, response: InferResponse | None, is_final: bool) -> None:
+        """Take a response. `response` None comes only with `is_final`: the request ends without a further response."""
+
+    def fail(self, error: InferenceServerError) -> None:
+        """Take the error that ends the request."""
+
+
+class Recorder(Protocol):
+    """Who counts how requests end. Called on the loop thread, once per request."""
+
+    def record_success(self, request_ns: int) -> None:
+        """Count a request that ended well, `request_ns` nanoseconds after it was received."""
+
+    def record_failure(self, reason: FailureReason, request_ns: int) -> None:
+        """Count a request that ended with an error."""
+
+
+class Responder:
+    """Answers one request; the loop thread only.
+
+    After the end (a final response or an error) everything further is ignored and returns False, so that a late model can't
+    answer a cancelled request. One that is dropped without an end answers INTERNAL and is counted.
+    """
+
+    __slots__ = ("_recorder", "_sink", "_started_ns")
+
+    def __init__(self, sink: ResponseSink, recorder: Recorder, started_ns: int) -> None:
+        self._sink: ResponseSink | None = sink
+        self._recorder = recorder
+        self._started_ns = started_ns
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the request got its final response or its error."""
+        return self._sink is None
+
+    def send(self, response: InferResponse | None, is_final: bool = True) -> bool:
+        """Send a response; return False when the request had ended before."""
+        sink = self._sink
+        if sink is None:
+            return False
+        if is_final:
+            self._sink = None
+            self._recorder.record_success(time.monotonic_ns() - self._started_ns)
+        sink.send(response, is_final)
+        return True
+
+    def fail(self, error: InferenceServerError) -> bool:
+        """End the request with `error`; return False when it had ended before."""
+        sink = self._sink
+        if sink is None:
+            return False
+        self._sink = None
+        self._recorder.record_failure(error.reason, time.monotonic_ns() - self._started_ns)
+        sink.fail(error)
+        return True
+
+    def __del__(self) -> None:
+        if self._sink is not None:
+            self.fail(internal("the request was dropped without an answer"))

@@ -1,0 +1,36 @@
+"""`InferResponse`: one answer of a model to one request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from naiad.request.call import Parameter
+from naiad.tensor.datatype import Datatype
+
+_NO_PARAMETERS: Mapping[str, Parameter] = {}
+
+
+@dataclass(slots=True)
+class OutputTensor:
+    """One output: `array` has the client's shape and the numpy dtype of `datatype` (BF16 as uint16 bits, BYTES as an object
+    array of bytes) and is C-contiguous, or becomes so in the codec. It may be a view of a batch's output.
+    """
+
+    name: str
+    datatype: Datatype
+    array: np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class InferResponse:
+    """One answer: unary inference has one of it, a decoupled model 0..n."""
+
+    model_name: str
+    model_version: str
+    id: str
+    outputs: list[OutputTensor]
+    parameters: Mapping[str, Parameter] = _NO_PARAMETERS

@@ -1,0 +1,111 @@
+"""The one interface between frontends and the core: plain values and a sink, nothing shared.
+
+Owns the values that it passes. `core.server` implements it. Every call is made on the loop thread. Frontends may one day live
+in processes of their own, so nothing here hands out a live object of the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from naiad.request.call import InferCall
+from naiad.request.responder import ResponseSink
+
+
+class InferHandle(Protocol):
+    """An accepted inference, for its frontend to give up."""
+
+    def cancel(self) -> None:
+        """Give it up: the sink gets CANCELLED unless it had its end before."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMetadata:
+    """An input or output as a client sees it; `shape` has a leading -1 when the model batches."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    is_optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMetadata:
+    """The model metadata of the protocol. `versions` are the ready ones, or the one asked for."""
+
+    name: str
+    versions: tuple[str, ...]
+    platform: str
+    inputs: tuple[TensorMetadata, ...]
+    outputs: tuple[TensorMetadata, ...]
+    max_batch_size: int
+    is_decoupled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServerMetadata:
+    """The server metadata of the protocol."""
+
+    name: str
+    version: str
+    extensions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """One line of the repository index. `version`, `state` and `reason` are "" where the index leaves them out."""
+
+    name: str
+    version: str
+    state: str
+    reason: str
+
+
+class InferenceService(Protocol):
+    """What the server does for its frontends. Every method may raise InferenceServerError."""
+
+    def infer(self, call: InferCall, sink: ResponseSink) -> InferHandle:
+        """Check `call` and queue it. Raises for what is wrong with it; after that every outcome goes to `sink`, maybe before
+        this returns.
+        """
+
+    def is_live(self) -> bool:
+        """Return whether the server runs (also true while it drains)."""
+
+    def is_ready(self) -> bool:
+        """Return whether the server takes inferences and, with strict readiness, all its models are ready."""
+
+    def is_draining(self) -> bool:
+        """Return whether the server is shutting down: connections should be closed after their response."""
+
+    def is_model_ready(self, name: str, version: str) -> bool:
+        """Return whether that model version (latest for "") answers. Raises NOT_FOUND or UNAVAILABLE as the protocol says."""
+
+    def server_metadata(self) -> ServerMetadata:
+        """Return the server's name, version and extensions."""
+
+    def model_metadata(self, name: str, version: str) -> ModelMetadata:
+        """Return a model's inputs and outputs."""
+
+    def model_config(self, name: str, version: str) -> Mapping[str, Any]:
+        """Return the completed ModelConfig in its JSON form: names as in the .proto file, every plain field present."""
+
+    def statistics(self, name: str, version: str) -> list[dict[str, Any]]:
+        """Return the statistics in their JSON form, of every ready version of every model when `name` is ""."""
+
+    def repository_index(self, is_ready_only: bool) -> list[IndexEntry]:
+        """Return every known model version and its state."""
+
+    async def load_model(self, name: str, parameters: Mapping[str, Any]) -> None:
+        """Load or reload a model; returns when it is ready. UNAVAILABLE where the control mode forbids it."""
+
+    async def unload_model(self, name: str, is_unload_dependents: bool) -> None:
+        """Begin to unload a model."""
+
+    def log_settings(self) -> dict[str, Any]:
+        """Return the log settings as the logging extension names them."""
+
+    def update_log_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Change log settings (members that are None stay) and return all of them."""

@@ -1,0 +1,1 @@
+"""The child side of a worker process. Empty until Python models come."""
