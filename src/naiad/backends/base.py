@@ -14,29 +14,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from naiad.config.plan import InstancePlan, ModelPlan
+from naiad.config.signature import ModelSignature
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class TensorSignature:
-    """One input or output as the model file itself describes it.
-
-    `datatype` is the protocol's name (FP32, BYTES); `shape` is whole, with -1 for every size that isn't fixed.
-    """
-
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSignature:
-    """What a model file tells of itself, for auto-complete. `supports_batching`: every tensor's first dim is variable."""
-
-    inputs: tuple[TensorSignature, ...]
-    outputs: tuple[TensorSignature, ...]
-    supports_batching: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The default scheduler: first in, first out, one request an execution."""
