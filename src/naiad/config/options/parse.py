@@ -1,0 +1,120 @@
+"""From a command line to checked `ServerOptions`.
+
+Owns the spellings (`--x=value`, `--x value`, flags without a value, repeated ones), the refusal of what doesn't exist and the
+checks that involve several flags. Doesn't own the flags (`server_options`, `unbuilt`) nor the reading of one value (`kinds`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+import click
+
+from naiad.config.options.flag import Flag
+from naiad.config.options.server_options import ServerOptions, flag_table
+from naiad.config.options.unbuilt import UnbuiltFlag, unbuilt_flags
+from naiad.errors import InferenceServerError, invalid_argument
+
+_PATHS = "paths"
+
+
+def click_parameters() -> list[click.Parameter]:
+    """Return the parameters of the click command that takes the flags: texts only, `options_from_texts` reads them.
+
+    Flags of Triton that are refused are among them, hidden, so that they get their own answer and not "unknown flag".
+    """
+    shown = [_click_option(flag) for flag in flag_table()]
+    hidden = [click.Option([f"--{name}"], multiple=True, hidden=True) for name in unbuilt_flags()]
+    return [*shown, *hidden, click.Argument([_PATHS], nargs=-1, metavar="[FOLDER]...")]
+
+
+def parse_options(argv: Sequence[str]) -> ServerOptions:
+    """Return the options that the arguments behind `naiad serve` stand for.
+
+    Raises InferenceServerError (INVALID_ARGUMENT) naming the flag, the value and what is allowed.
+    """
+    command = click.Command("serve", params=click_parameters(), add_help_option=False)
+    try:
+        context = command.make_context("naiad serve", list(argv))
+    except click.UsageError as error:
+        raise invalid_argument(usage_text(error)) from error
+    return options_from_texts(context.params)
+
+
+def usage_text(error: click.UsageError) -> str:
+    """Return what is wrong with a command line that click couldn't take apart, with the nearest flag that exists."""
+    if not isinstance(error, click.NoSuchOption):
+        return error.format_message()
+    nearest = get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.0)
+    advice = f"did you mean {nearest[0]}?" if nearest else "`naiad serve --help` lists all"
+    return f"there is no flag {error.option_name}; {advice}"
+
+
+def options_from_texts(texts: Mapping[str, Any]) -> ServerOptions:
+    """Return the options for texts by field name, as click gives them: a sequence each, a bool for flags without a value.
+
+    Raises InferenceServerError (INVALID_ARGUMENT).
+    """
+    given = dict(texts)
+    given["model_repository"] = (*given.get("model_repository", ()), *given.get(_PATHS, ()))
+    notes = [note for flag in unbuilt_flags().values() for note in _refuse_or_note(flag, given)]
+    values = {flag.field_name: _value(flag, given[flag.field_name]) for flag in flag_table() if given.get(flag.field_name)}
+    options = ServerOptions(**values, notes=tuple(notes))
+    if not values.get("metrics_address"):
+        options = replace(options, metrics_address=options.http_address)
+    _check_together(options)
+    return options
+
+
+def _click_option(flag: Flag) -> click.Option:
+    names = [*flag.spellings, flag.field_name]
+    if not flag.kind.metavar:
+        return click.Option(names, is_flag=True, default=False, help=flag.help)
+    return click.Option(names, multiple=True, metavar=flag.kind.metavar, help=flag.help)
+
+
+def _value(flag: Flag, texts: Any) -> Any:
+    """Return the option's value; `texts` is True for a flag without a value."""
+    values = [_parse(flag, text) for text in ([str(texts)] if texts is True else texts)]
+    try:
+        return flag.collect(values)
+    except ValueError as error:
+        raise invalid_argument(f"--{flag.name}: {error}") from error
+
+
+def _parse(flag: Flag, text: str) -> Any:
+    try:
+        return flag.kind.parse(text)
+    except ValueError as error:
+        raise invalid_argument(f"--{flag.name} must be {flag.kind.allowed}; it is '{text}'") from error
+
+
+def _refuse_or_note(flag: UnbuiltFlag, given: Mapping[str, Any]) -> list[str]:
+    texts = given.get(flag.name.replace("-", "_"), ())
+    refused = [text for text in texts if not flag.accepts(text)]
+    if refused:
+        raise _refusal(flag, refused[0])
+    return [f"--{flag.name}={texts[-1]}: {flag.note}"] if texts and flag.note else []
+
+
+def _refusal(flag: UnbuiltFlag, text: str) -> InferenceServerError:
+    if flag.accepted is None:
+        return invalid_argument(f"--{flag.name}: {flag.reason}")
+    return invalid_argument(f"--{flag.name}={text}: {flag.reason}")
+
+
+def _check_together(options: ServerOptions) -> None:
+    if not options.model_repository:
+        raise invalid_argument("--model-repository must be specified: give at least one folder of models")
+    if not (options.allow_http or options.allow_metrics):
+        raise invalid_argument("--allow-http=false and --allow-metrics=false together leave nothing to serve")
+    is_both = options.allow_http and options.allow_metrics
+    same_place = (options.http_address, options.http_port) == (options.metrics_address, options.metrics_port)
+    if is_both and same_place and options.http_port:
+        place = f"{options.http_address}:{options.http_port}"
+        raise invalid_argument(
+            f"The server cannot listen to HTTP requests and metrics requests at the same address and port {place}"
+        )

@@ -1,0 +1,298 @@
+"""`ServerOptions`: everything an operator can set on the command line, and the flag that sets it, in one table.
+
+Owns names, defaults, ranges and help. Doesn't own the reading of a command line (`parse`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import MappingProxyType
+
+from naiad.config.options.composite import (
+    BackendSetting,
+    MetricsConfig,
+    MetricsSetting,
+    Origin,
+    RestrictedApis,
+    RestrictedGroup,
+    backend_settings,
+    metrics_config,
+    restricted_groups,
+)
+from naiad.config.options.flag import Category, Flag, option
+from naiad.config.options.kinds import Bool, Choice, Float, Folder, Int, Switch, Text
+
+_SERVER, _REPOSITORY, _HTTP = Category.SERVER, Category.REPOSITORY, Category.HTTP
+_LOGGING, _METRICS, _BACKENDS = Category.LOGGING, Category.METRICS, Category.BACKENDS
+_SECONDS = Float(minimum=0.1)
+_PORT = Int(0, 65535)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """The options of one server, one field a flag: `--http-port` is `http_port`.
+
+    `parse_options` makes it of a command line and checks it; a caller that makes it itself keeps to the ranges of the table.
+    `notes` is no flag: what the operator should know about flags that were accepted and change nothing.
+    """
+
+    id: str = option(Flag("id", _SERVER, Text(is_empty_allowed=False), "triton", "The server's name in its metadata."))
+    exit_timeout_secs: int = option(
+        Flag(
+            "exit-timeout-secs",
+            _SERVER,
+            Int(minimum=0),
+            30,
+            "How long a shutdown waits for requests in flight before it ends them and exits with code 1.",
+            unit="seconds",
+        )
+    )
+    shutdown_delay_secs: int = option(
+        Flag(
+            "shutdown-delay-secs",
+            _SERVER,
+            Int(minimum=0),
+            0,
+            "How long the server goes on taking requests after SIGTERM, with readiness already at 503, before it starts to "
+            "drain: time for load balancers that lag.",
+            unit="seconds",
+            is_ours=True,
+        )
+    )
+    strict_readiness: bool = option(
+        Flag("strict-readiness", _SERVER, Bool(), True, "The server is ready only when all its models are.")
+    )
+
+    model_repository: tuple[Path, ...] = option(
+        Flag(
+            "model-repository",
+            _REPOSITORY,
+            Folder(),
+            (),
+            "A folder of models; paths given without a flag are added to it. At least one is needed.",
+            default_text="none",
+            aliases=("model-store",),
+            is_repeatable=True,
+            collect=lambda paths: tuple(dict.fromkeys(paths)),
+        )
+    )
+    exit_on_error: bool = option(
+        Flag("exit-on-error", _REPOSITORY, Bool(), True, "Exit with code 1 when a model fails to load at the start.")
+    )
+    disable_auto_complete_config: bool = option(
+        Flag(
+            "disable-auto-complete-config",
+            _REPOSITORY,
+            Switch(),
+            False,
+            "Don't complete model configurations from the model files: config.pbtxt has to say everything.",
+        )
+    )
+    model_load_thread_count: int = option(
+        Flag("model-load-thread-count", _REPOSITORY, Int(minimum=1), 4, "How many models load at the same time.")
+    )
+
+    allow_http: bool = option(Flag("allow-http", _HTTP, Bool(), True, "Serve the HTTP endpoints."))
+    http_address: str = option(
+        Flag(
+            "http-address",
+            _HTTP,
+            Text(is_empty_allowed=False, metavar="ADDRESS"),
+            "127.0.0.1",
+            "The address to listen on; 0.0.0.0 is every network of the machine (Triton's default).",
+        )
+    )
+    http_port: int = option(Flag("http-port", _HTTP, _PORT, 8000, "The port to listen on; 0 takes a free one."))
+    reuse_http_port: bool = option(
+        Flag("reuse-http-port", _HTTP, Bool(), False, "Let several servers listen on the same port (SO_REUSEPORT).")
+    )
+    http_header_forward_pattern: str = option(
+        Flag(
+            "http-header-forward-pattern",
+            _HTTP,
+            Text(metavar="REGEX"),
+            "",
+            "An RE2 expression: request headers whose names match become parameters of the inference request.",
+            default_text="none",
+        )
+    )
+    http_max_input_size: int = option(
+        Flag(
+            "http-max-input-size",
+            _HTTP,
+            Int(minimum=1),
+            64 << 20,
+            "The largest JSON that a request may carry, and what a compressed body may unpack to.",
+            unit="bytes",
+        )
+    )
+    http_restricted_api: tuple[RestrictedGroup, ...] = option(
+        Flag(
+            "http-restricted-api",
+            _HTTP,
+            RestrictedApis(),
+            (),
+            "Answer these APIs only to requests that carry the header with the value, e.g. "
+            "model-repository,logging:admin-key=secret. APIs: health, metadata, inference, shared-memory, model-config, "
+            "model-repository, statistics, trace, logging.",
+            default_text="none",
+            is_repeatable=True,
+            collect=restricted_groups,
+        )
+    )
+    http_cors_origin: tuple[str, ...] = option(
+        Flag(
+            "http-cors-origin",
+            _HTTP,
+            Origin(),
+            (),
+            "Let web pages of this origin call the server (CORS), e.g. https://app.example; * is every origin.",
+            default_text="none",
+            is_repeatable=True,
+            is_ours=True,
+            collect=lambda origins: tuple(dict.fromkeys(origins)),
+        )
+    )
+    http_header_timeout_secs: float = option(
+        Flag(
+            "http-header-timeout-secs",
+            _HTTP,
+            _SECONDS,
+            10.0,
+            "How long a client may take to send the head of a request.",
+            unit="seconds",
+            is_ours=True,
+        )
+    )
+    http_body_timeout_secs: float = option(
+        Flag(
+            "http-body-timeout-secs",
+            _HTTP,
+            _SECONDS,
+            60.0,
+            "How long the body of a request may stand still before it is given up.",
+            unit="seconds",
+            is_ours=True,
+        )
+    )
+    http_keep_alive_timeout_secs: float = option(
+        Flag(
+            "http-keep-alive-timeout-secs",
+            _HTTP,
+            _SECONDS,
+            75.0,
+            "How long an idle connection stays open for its next request.",
+            unit="seconds",
+            is_ours=True,
+        )
+    )
+    http_max_connections: int = option(
+        Flag(
+            "http-max-connections",
+            _HTTP,
+            Int(minimum=1),
+            4096,
+            "How many connections may be open at once; further ones get 503.",
+            is_ours=True,
+        )
+    )
+
+    log_verbose: int = option(Flag("log-verbose", _LOGGING, Int(minimum=0), 0, "Level of verbose messages; 0 is none."))
+    log_info: bool = option(Flag("log-info", _LOGGING, Bool(), True, "Log information."))
+    log_warning: bool = option(Flag("log-warning", _LOGGING, Bool(), True, "Log warnings."))
+    log_error: bool = option(Flag("log-error", _LOGGING, Bool(), True, "Log errors."))
+    log_format: str = option(Flag("log-format", _LOGGING, Choice(("default", "ISO8601")), "default", "How log lines begin."))
+    log_file: str = option(
+        Flag(
+            "log-file",
+            _LOGGING,
+            Text(metavar="FILE"),
+            "",
+            "A file that log lines are appended to instead of being written to stderr.",
+            default_text="stderr",
+        )
+    )
+
+    allow_metrics: bool = option(Flag("allow-metrics", _METRICS, Bool(), True, "Serve /metrics on a port of its own."))
+    allow_cpu_metrics: bool = option(
+        Flag("allow-cpu-metrics", _METRICS, Bool(), True, "Show use of CPU and memory among the metrics.")
+    )
+    metrics_address: str = option(
+        Flag(
+            "metrics-address",
+            _METRICS,
+            Text(metavar="ADDRESS"),
+            "127.0.0.1",
+            "The address to serve /metrics on.",
+            default_text="as --http-address",
+        )
+    )
+    metrics_port: int = option(
+        Flag("metrics-port", _METRICS, _PORT, 8002, "The port to serve /metrics on; 0 takes a free one.")
+    )
+    metrics_interval_ms: int = option(
+        Flag(
+            "metrics-interval-ms",
+            _METRICS,
+            Int(minimum=1),
+            2000,
+            "The shortest time between two readings of CPU and memory.",
+            unit="milliseconds",
+        )
+    )
+    metrics_config: MetricsConfig = option(  # noqa: RUF009 - a field, made by a factory
+        Flag(
+            "metrics-config",
+            _METRICS,
+            MetricsSetting(),
+            MetricsConfig(),
+            "Which families exist: counter_latencies=false leaves out the latency counters.",
+            default_text="counter_latencies=true",
+            is_repeatable=True,
+            collect=metrics_config,
+        )
+    )
+
+    backend_config: Mapping[str, Mapping[str, str]] = option(
+        Flag(
+            "backend-config",
+            _BACKENDS,
+            BackendSetting(),
+            MappingProxyType({}),
+            "A setting of one backend (onnxruntime,intra_op_thread_count=4) or of all (default-max-batch-size=8).",
+            default_text="none",
+            is_repeatable=True,
+            collect=backend_settings,
+        )
+    )
+    in_place: bool = option(
+        Flag(
+            "in-place",
+            _BACKENDS,
+            Bool(),
+            True,
+            "Run models that have proved to take microseconds on the event loop, where handing them to a thread would cost "
+            "more than they do.",
+            is_ours=True,
+        )
+    )
+    thread_count: int = option(
+        Flag(
+            "thread-count",
+            _BACKENDS,
+            Int(minimum=1, maximum=1024),
+            min(32, 4 * (os.cpu_count() or 1)),
+            "How many threads there are at most for batches to run in.",
+            default_text="4 per CPU, at most 32",
+            is_ours=True,
+        )
+    )
+    notes: tuple[str, ...] = ()
+
+
+def flag_table() -> tuple[Flag, ...]:
+    """Return every flag, in the order of the fields of `ServerOptions`."""
+    return tuple(field.metadata["flag"] for field in fields(ServerOptions) if "flag" in field.metadata)
