@@ -1,0 +1,178 @@
+"""Times a load on a running server, and Naiad against Triton in alternating rounds. Owns the order in which things are run.
+
+Within a round every subject gets the same load one after the other, so that a slow minute of the machine hits all of them.
+Before a figure counts, one answer is checked and the subject is warmed up for a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.errors import BenchError
+from bench.http_infer import Array, Form, check_answer, make_request, success_count
+from bench.load import LoadPlan, LoadResult, run_perf_analyzer, run_wrk
+from bench.models.repository import Model, write_repository
+from bench.results import Comparison, Footprint, FootprintSample, Sample, median_footprint, median_sample
+from bench.scenarios import FAMILIES, IDENTITY, VARIANTS, Scenario, Variant, naiad_identity, triton_identity
+from bench.servers import Server, naiad_launch, serving, triton_launch
+from bench.triton_setup import Program
+
+WARM_UP_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One run's frame: `folder` takes repositories and logs, `generators` are by name.
+
+    `naiad` and `triton` start a server with some models, bound to some cores (none: all); None for one that isn't measured.
+    """
+
+    rounds: int
+    duration_s: float
+    folder: Path
+    generators: Mapping[str, Program]
+    naiad: Starter | None
+    triton: Starter | None
+
+
+Starter = Callable[[str, tuple[Model, ...], Sequence[int]], AbstractContextManager[Server]]
+"""(name of its folder and log, models, cores) → a context that runs the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One thing to load: a model on a server."""
+
+    title: str
+    server: Server
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """One load: what is sent, what must come back, from which generator and how hard."""
+
+    inputs: Mapping[str, Array]
+    expected: Mapping[str, Array]
+    form: Form
+    plan: LoadPlan
+    generator: str = "wrk"
+
+
+def naiad_starter(folder: Path) -> Starter:
+    """Return what starts this checkout's Naiad; raise Unavailable when it isn't installed."""
+    naiad_launch(folder)
+
+    def start(name: str, models: tuple[Model, ...], cores: Sequence[int]) -> AbstractContextManager[Server]:
+        repository = write_repository(folder / f"naiad-{name}", models)
+        return serving(naiad_launch(repository), folder / f"naiad-{name}.log", cores)
+
+    return start
+
+
+def triton_starter(folder: Path, program: Program) -> Starter:
+    """Return what starts the C++ Triton."""
+
+    def start(name: str, models: tuple[Model, ...], cores: Sequence[int]) -> AbstractContextManager[Server]:
+        repository = write_repository(folder / f"triton-{name}", models)
+        return serving(triton_launch(program, repository), folder / f"triton-{name}.log", cores)
+
+    return start
+
+
+def compare(setting: Setting, scenarios: Sequence[Scenario], variants: Sequence[Variant]) -> list[Comparison]:
+    """Measure Naiad in each variant against Triton, both up all the time; return a row for each scenario and variant.
+
+    Raises BenchError when a server fails, answers wrongly or refuses requests.
+    """
+    if not scenarios:
+        return []
+    with ExitStack() as stack:
+        naiad = triton = None
+        if setting.naiad is not None:
+            models = tuple(naiad_identity(family, variant) for family in FAMILIES for variant in variants)
+            naiad = stack.enter_context(setting.naiad("identity", models, ()))
+        if setting.triton is not None:
+            models = tuple(triton_identity(family) for family in FAMILIES)
+            triton = stack.enter_context(setting.triton("identity", models, ()))
+        rows: list[Comparison] = []
+        for scenario in scenarios:
+            ours = {each: Subject(each.title, naiad, naiad_identity(scenario.family, each).name) for each in variants if naiad}
+            theirs = Subject("", triton, triton_identity(scenario.family).name) if triton else None
+            rows += _compare_one(setting, scenario, list(ours.values()), theirs)
+        return rows
+
+
+def _compare_one(setting: Setting, scenario: Scenario, ours: Sequence[Subject], theirs: Subject | None) -> list[Comparison]:
+    inputs = scenario.family.inputs()
+    plan = LoadPlan(scenario.concurrency, setting.duration_s)
+    shot = Shot(inputs, {"OUTPUT0": inputs["INPUT0"]}, scenario.form, plan, scenario.generator)
+    subjects = [*ours, *([theirs] if theirs else [])]
+    samples: dict[Subject, list[Sample]] = {subject: [] for subject in subjects}
+    for number in range(setting.rounds):
+        for subject in subjects:
+            print(f"{scenario.name}, round {number + 1}: {subject.server.name} {subject.title}", flush=True)
+            samples[subject].append(fire(setting, subject, shot))
+    triton = samples[theirs] if theirs else []
+    if not ours:
+        return [_row(scenario, "", [], triton)]
+    return [_row(scenario, subject.title, samples[subject], triton) for subject in ours]
+
+
+def _row(scenario: Scenario, variant: str, naiad: Sequence[Sample], triton: Sequence[Sample]) -> Comparison:
+    medians = [median_sample(samples) if samples else None for samples in (naiad, triton)]
+    rounds = [tuple(round(sample.requests_per_s, 1) for sample in samples) for samples in (naiad, triton)]
+    return Comparison(scenario.name, variant, medians[0], medians[1], rounds[0], rounds[1])
+
+
+def fire(setting: Setting, subject: Subject, shot: Shot) -> Sample:
+    """Check one answer, warm up, load. CPU time is divided by what the server's own statistics counted meanwhile.
+
+    Raises BenchError when the answer is wrong or a request fails.
+    """
+    address, model = subject.server.address, subject.model
+    check_answer(address, make_request(model, shot.inputs, shot.form), shot.expected)
+    if shot.generator == "wrk":  # perf_analyzer's first window is its own warm-up
+        _load(setting, subject, shot, LoadPlan(shot.plan.concurrency, WARM_UP_S, shot.plan.cores))
+    cpu_s, count = subject.server.cpu_s(), success_count(address, model)
+    result = _load(setting, subject, shot, shot.plan)
+    cpu_s, count = subject.server.cpu_s() - cpu_s, success_count(address, model) - count
+    if count <= 0:
+        raise BenchError(f"{subject.server.name}: the statistics of '{model}' counted no request during the load")
+    return Sample(result.requests_per_s, result.p50_us, result.p99_us, cpu_s * 1e6 / count)
+
+
+def _load(setting: Setting, subject: Subject, shot: Shot, plan: LoadPlan) -> LoadResult:
+    address, program = subject.server.address, setting.generators[shot.generator]
+    if shot.generator == "perf_analyzer":
+        return run_perf_analyzer(program, address, subject.model, plan)
+    return run_wrk(program, address, make_request(subject.model, shot.inputs, shot.form), plan)
+
+
+def footprints(setting: Setting) -> list[Footprint]:
+    """Start each server afresh every round with one identity model, answer one request, and weigh it."""
+    starts = [
+        (name, starter, model)
+        for name, starter, model in (
+            ("Naiad", setting.naiad, naiad_identity(IDENTITY, VARIANTS[0])),
+            ("Triton", setting.triton, triton_identity(IDENTITY)),
+        )
+        if starter is not None
+    ]
+    samples: dict[str, list[FootprintSample]] = {name: [] for name, _, _ in starts}
+    for number in range(setting.rounds):
+        for name, starter, model in starts:
+            print(f"footprint, round {number + 1}: {name}", flush=True)
+            with starter("footprint", (model,), ()) as server:
+                samples[name].append(_weigh(server, model.name))
+    return [Footprint(name, median_footprint(found)) for name, found in samples.items()]
+
+
+def _weigh(server: Server, model: str) -> FootprintSample:
+    inputs = IDENTITY.inputs()
+    check_answer(server.address, make_request(model, inputs, Form.BINARY), {"OUTPUT0": inputs["INPUT0"]})
+    pss_bytes, rss_bytes = server.memory_bytes()
+    return FootprintSample(server.ready_s, pss_bytes, rss_bytes)

@@ -1,0 +1,1 @@
+"""Makes what the servers load: model repositories, and the identity in Python."""

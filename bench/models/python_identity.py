@@ -1,0 +1,19 @@
+"""The identity as a Python model, copied into a repository as model.py: it runs inside a server's Python backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
+
+
+class TritonPythonModel:
+    """Answers each request with its own tensor, without a copy of its own."""
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """Return one response for each request: OUTPUT0 is INPUT0."""
+        return [self._respond(request) for request in requests]
+
+    def _respond(self, request: Any) -> Any:
+        tensor = pb_utils.get_input_tensor_by_name(request, "INPUT0")
+        return pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", tensor.as_numpy())])

@@ -1,0 +1,149 @@
+"""Lays out what a run found: a page in Markdown and the same facts as JSON. Owns the layout and the names of the files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.machine import Machine
+from bench.results import Comparison, EngineShare, Footprint, Results
+
+ABSENT = "n/a"
+METHOD = (
+    (
+        "Every figure is the median of the rounds; within a round each server and variant gets the same load in turn. "
+        "Each run follows a checked answer and a second of warm-up; one failed request fails the whole run."
+    ),
+    (
+        "Load comes from one other process on the same machine: wrk (one thread, one recorded request over and over) "
+        "or perf_analyzer. Requests/s and latencies are what it saw. Binary rows ask for binary outputs."
+    ),
+    (
+        "Server CPU is user and system time of the server process and its children, divided by the requests that the server's "
+        "own statistics counted."
+    ),
+    (
+        "Both servers run with their defaults and the same config, max_batch_size 8, one instance, requests of batch 1. "
+        "Triton's side is its Python backend with an identity model in Python, since the public wheel has no C++ identity: "
+        "Naiad's rows in place and in a thread run Naiad's own identity, so they compare servers and not model code. "
+        "Like with like is the row of the worker process."
+    ),
+    (
+        "The bare engine is ONNX Runtime in a loop in its own process, one thread, the full batch. Server and engine share "
+        "one core, the load has the others; there are twice as many requests at once as a batch holds."
+    ),
+    (
+        "Memory is the server with its children, one identity model loaded and one request answered; PSS counts a shared page "
+        "by its share. Time to ready runs from the start of the process to the first 200 of /v2/health/ready."
+    ),
+)
+
+
+def write(folder: Path, machine: Machine, results: Results, settings: dict[str, Any]) -> Path:
+    """Write `<date>-<commit>.md` and `.json` (`-dirty` added for changed files) and return the first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{machine.date}-{machine.commit}{'-dirty' if machine.is_dirty else ''}.md"
+    path.write_text(to_markdown(machine, results, settings))
+    path.with_suffix(".json").write_text(to_json(machine, results, settings))
+    return path
+
+
+def to_json(machine: Machine, results: Results, settings: dict[str, Any]) -> str:
+    """Return all facts as one JSON object; times in the units that the names say."""
+    facts = {
+        "machine": dataclasses.asdict(machine),
+        "settings": settings,
+        "method": METHOD,
+        "results": dataclasses.asdict(results),
+    }
+    return json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
+
+
+def to_markdown(machine: Machine, results: Results, settings: dict[str, Any]) -> str:
+    """Return the page: where and what, the tables that have rows, what was left out, the method."""
+    parts = [_head(machine, settings)]
+    if results.comparisons:
+        parts.append("## Naiad and Triton\n\n" + comparison_table(results.comparisons))
+    if results.engines:
+        parts.append("## Naiad and the bare engine\n\n" + engine_table(results.engines))
+    if results.footprints:
+        parts.append("## Start and memory\n\n" + footprint_table(results.footprints))
+    if results.left_out:
+        parts.append("## Left out\n\n" + _bullets(results.left_out))
+    parts.append("## Method\n\n" + _bullets(METHOD))
+    return "\n\n".join(parts) + "\n"
+
+
+def comparison_table(rows: Sequence[Comparison]) -> str:
+    """Return one line for each scenario and variant; a ratio above 1 is good for requests/s, below 1 for p99."""
+    titles = ["scenario", "Naiad runs the model", "Naiad req/s", "Triton req/s", "ratio req/s", "Naiad p50 ms", "Triton p50 ms"]
+    titles += ["Naiad p99 ms", "Triton p99 ms", "ratio p99", "Naiad CPU µs/req", "Triton CPU µs/req"]
+    return _table(titles, (_comparison_cells(row) for row in rows))
+
+
+def _comparison_cells(row: Comparison) -> list[str]:
+    ours, theirs = row.naiad, row.triton
+    rates, halves, tails, costs = (
+        [getattr(sample, figure) if sample else None for sample in (ours, theirs)]
+        for figure in ("requests_per_s", "p50_us", "p99_us", "cpu_us")
+    )
+    cells = [row.scenario, row.variant or ABSENT, *map(_number, rates), _ratio(*rates), *map(_milliseconds, halves)]
+    return [*cells, *map(_milliseconds, tails), _ratio(*tails), *map(_number, costs)]
+
+
+def engine_table(rows: Sequence[EngineShare]) -> str:
+    """Return one line for each real model."""
+    titles = ["scenario", "batch", "requests at once", "engine items/s", "Naiad req/s", "share", "p50 ms", "p99 ms"]
+    titles += ["engine CPU µs/item", "Naiad CPU µs/req", "added CPU µs/req"]
+    return _table(titles, (_engine_cells(row) for row in rows))
+
+
+def _engine_cells(row: EngineShare) -> list[str]:
+    cells = [row.scenario, str(row.batch), str(row.concurrency), _number(row.engine.items_per_s)]
+    cells += [_number(row.naiad.requests_per_s), f"{row.share:.1%}"]
+    cells += [_milliseconds(row.naiad.p50_us), _milliseconds(row.naiad.p99_us)]
+    return cells + [_number(row.engine.cpu_us), _number(row.naiad.cpu_us), _number(row.added_cpu_us)]
+
+
+def footprint_table(rows: Sequence[Footprint]) -> str:
+    """Return one line for each server."""
+    cells = (
+        [row.server, f"{row.sample.ready_s:.2f}", f"{row.sample.pss_bytes / 2**20:.0f}", f"{row.sample.rss_bytes / 2**20:.0f}"]
+        for row in rows
+    )
+    return _table(["server", "start to ready s", "PSS MiB", "RSS MiB"], cells)
+
+
+def _head(machine: Machine, settings: dict[str, Any]) -> str:
+    changed = ", with changes that aren't committed" if machine.is_dirty else ""
+    facts = [
+        f"commit {machine.commit}{changed}",
+        f"{machine.cpu_model}, {machine.cores} cores, {machine.system}, load average {machine.load_average} at the start",
+        "versions: " + ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
+        f"`{machine.command}`: " + ", ".join(f"{name} {value}" for name, value in settings.items()),
+    ]
+    return f"# Benchmark of {machine.date}\n\nCompare within this page only: figures of two runs differ for many reasons.\n\n{_bullets(facts)}"
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    rule = ["---", *["---:"] * (len(titles) - 1)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [titles, rule, *rows])
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"* {line}" for line in lines)
+
+
+def _number(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
+
+
+def _milliseconds(value_us: float | None) -> str:
+    return ABSENT if value_us is None else f"{value_us / 1000:.2f}"
+
+
+def _ratio(ours: float | None, theirs: float | None) -> str:
+    return f"{ours / theirs:.2f}" if ours is not None and theirs else ABSENT

@@ -1,0 +1,168 @@
+"""What is measured, as plain values: models, the ways in which Naiad may run them, and the loads. Owns the names on the CLI.
+
+The identity model costs nothing, so what is left is the server: it is the hardest case for one in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from bench.errors import BenchError
+from bench.http_infer import Array, Form
+from bench.models.repository import Model, Tensor
+from bench.onnx import files
+
+PYTHON_IDENTITY = Path(__file__).parent / "models" / "python_identity.py"
+FOOTPRINT = "footprint"
+SEED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """An identity model FP32[`dims`] that each server has once for each way of running it."""
+
+    name: str
+    dims: tuple[int, ...]
+    is_batched: bool = False
+    max_batch_size: int = 8
+
+    def inputs(self) -> dict[str, Array]:
+        """Return one request's tensor: batch 1, random values, the same in every run."""
+        return {"INPUT0": np.random.default_rng(SEED).random((1, *self.dims), dtype=np.float32)}
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way of running the identity in Naiad. `module` must exist in Naiad for it, "" for nothing special."""
+
+    name: str
+    title: str
+    backend: str
+    parameters: dict[str, str] = field(default_factory=dict)
+    module: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One load on one family. `generator` is wrk or perf_analyzer, which makes its own requests (in binary form)."""
+
+    name: str
+    family: Family
+    form: Form
+    concurrency: int
+    generator: str = "wrk"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineScenario:
+    """One real ONNX model, on Naiad and in a bare loop. `batch` requests fill a batch; the load is twice that many at once."""
+
+    name: str
+    find_model: Callable[[], Path]
+    input: Tensor
+    output: Tensor
+    batch: int
+    is_batching: bool
+
+    @property
+    def concurrency(self) -> int:
+        """How many requests are on their way at once: one batch runs while the next one gathers."""
+        return 2 * self.batch
+
+    def item(self) -> Array:
+        """Return one request's input, in its whole shape: random values that suit the model, the same in every run."""
+        shape = (1, *self.input.dims) if self.is_batching else self.input.dims
+        random = np.random.default_rng(SEED)
+        if self.input.data_type == "TYPE_INT32":
+            return random.integers(0, 256, shape, dtype=np.int32)
+        return random.random(shape, dtype=np.float32)
+
+
+IDENTITY = Family("identity", (16,))
+IDENTITY_BATCHED = Family("identity_batched", (16,), is_batched=True)
+IMAGE = Family("image", (3, 224, 224))
+FAMILIES = (IDENTITY, IDENTITY_BATCHED, IMAGE)
+
+VARIANTS = (
+    Variant("in_place", "in place", "identity", {"naiad_placement": "in_place"}),
+    Variant("thread", "in a thread", "identity", {"naiad_placement": "thread"}),
+    Variant("worker", "worker process", "python", module="naiad.backends.python"),
+)
+
+SCENARIOS = (
+    *(Scenario(f"identity-binary-c{count}", IDENTITY, Form.BINARY, count) for count in (1, 16, 64)),
+    *(Scenario(f"identity-json-c{count}", IDENTITY, Form.JSON, count) for count in (1, 16, 64)),
+    Scenario("identity-batched-binary-c16", IDENTITY_BATCHED, Form.BINARY, 16),
+    Scenario("identity-perf-analyzer-c16", IDENTITY, Form.BINARY, 16, "perf_analyzer"),
+    Scenario("image-binary-c1", IMAGE, Form.BINARY, 1),
+    Scenario("image-binary-c16", IMAGE, Form.BINARY, 16),
+)
+
+_BYTES = Tensor("bytes", "TYPE_INT32", (2048,))
+_LABEL = Tensor("target_label", "TYPE_FP32", (214,))
+_PICTURE = Tensor("gpu_0/data_0", "TYPE_FP32", (1, 3, 224, 224))
+_CLASSES = Tensor("gpu_0/softmax_1", "TYPE_FP32", (1, 1000))
+
+ENGINE_SCENARIOS = (
+    EngineScenario("magika-batch1", files.magika, _BYTES, _LABEL, 1, is_batching=True),
+    EngineScenario("magika-batch8", files.magika, _BYTES, _LABEL, 8, is_batching=True),
+    EngineScenario("resnet50", files.resnet50, _PICTURE, _CLASSES, 1, is_batching=False),
+)
+
+
+def scenario_names() -> tuple[str, ...]:
+    """Return every name that --scenario takes, in the order of the table."""
+    return (*(each.name for each in SCENARIOS), *(each.name for each in ENGINE_SCENARIOS), FOOTPRINT)
+
+
+def chosen_names(wanted: tuple[str, ...]) -> frozenset[str]:
+    """Return the scenarios to run, all of them for none wanted; raise BenchError for a name that doesn't exist."""
+    names = scenario_names()
+    unknown = [name for name in wanted if name not in names]
+    if unknown:
+        raise BenchError(f"--scenario {unknown[0]}: no such scenario, it must be one of {', '.join(names)}")
+    return frozenset(wanted or names)
+
+
+def naiad_identity(family: Family, variant: Variant) -> Model:
+    """Return the family's model as Naiad runs it in this variant."""
+    file = PYTHON_IDENTITY if variant.backend == "python" else None
+    return _identity(f"{family.name}_{variant.name}", family, variant.backend, variant.parameters, file)
+
+
+def triton_identity(family: Family) -> Model:
+    """Return the family's model as Triton runs it: its wheel has the Python backend only."""
+    return _identity(family.name, family, "python", {}, PYTHON_IDENTITY)
+
+
+def engine_model(scenario: EngineScenario) -> Model:
+    """Return the ONNX model as Naiad serves it: one instance, one thread; raise Unavailable when its file can't be had."""
+    return Model(
+        name=scenario.name,
+        backend="onnxruntime",
+        inputs=(scenario.input,),
+        outputs=(scenario.output,),
+        max_batch_size=scenario.batch if scenario.is_batching else 0,
+        is_batched=scenario.batch > 1,
+        parameters={"intra_op_thread_count": "1"},
+        file=scenario.find_model(),
+        file_name="model.onnx",
+    )
+
+
+def _identity(name: str, family: Family, backend: str, parameters: dict[str, str], file: Path | None) -> Model:
+    return Model(
+        name=name,
+        backend=backend,
+        inputs=(Tensor("INPUT0", "TYPE_FP32", family.dims),),
+        outputs=(Tensor("OUTPUT0", "TYPE_FP32", family.dims),),
+        max_batch_size=family.max_batch_size,
+        is_batched=family.is_batched,
+        parameters=parameters,
+        file=file,
+        file_name="model.py" if file else "",
+    )
