@@ -6,6 +6,7 @@ Owns the rule that each request ends once. `ResponseSink` is what a frontend giv
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from naiad.errors import FailureReason, InferenceServerError, internal
@@ -51,6 +52,11 @@ class Responder:
         """Whether the request got its final response or its error."""
         return self._sink is None
 
+    def redirect(self, wrap: Callable[[ResponseSink], ResponseSink]) -> None:
+        """Put `wrap(sink)` in place of the sink, for who must hold or change answers on their way; nothing after the end."""
+        if self._sink is not None:
+            self._sink = wrap(self._sink)
+
     def send(self, response: InferResponse | None, is_final: bool = True) -> bool:
         """Send a response; return False when the request had ended before."""
         sink = self._sink
@@ -71,6 +77,10 @@ class Responder:
         self._recorder.record_failure(error.reason, time.monotonic_ns() - self._started_ns)
         sink.fail(error)
         return True
+
+    def refuse(self) -> None:
+        """End the request without an answer and without counting it: it was refused before it was accepted."""
+        self._sink = None
 
     def __del__(self) -> None:
         if self._sink is not None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from naiad.request.call import Parameter
 from naiad.tensor.datatype import Datatype
-
-_NO_PARAMETERS: Mapping[str, Parameter] = {}
 
 
 @dataclass(slots=True)
@@ -33,4 +31,4 @@ class InferResponse:
     model_version: str
     id: str
     outputs: list[OutputTensor]
-    parameters: Mapping[str, Parameter] = _NO_PARAMETERS
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
