@@ -1,0 +1,133 @@
+"""Which requests form the next batch: a pure function of the queue and the time.
+
+Owns the decision of the dynamic batcher. Doesn't own time, timers, the queue or instances; it is asked only while an instance
+is idle, so nothing is ever formed ahead of the instance that runs it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from naiad.config.plan import DynamicBatchingPlan
+from naiad.request.request import InferRequest
+
+BatchKey = tuple[object, ...]
+"""What requests must have in common to run in one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRules:
+    """The settings of `DynamicBatchingPlan` in the form that decisions use. `delay_ns` 0 never waits."""
+
+    max_size: int
+    preferred_sizes: tuple[int, ...]
+    preferred_set: frozenset[int]
+    largest_preferred: int
+    delay_ns: int
+    equal_inputs: tuple[str, ...]
+    is_equal_names: bool
+    has_key: bool
+
+    @classmethod
+    def of(cls, plan: DynamicBatchingPlan) -> BatchRules:
+        """Compile the rules once, when the model is loaded."""
+        return cls(
+            max_size=plan.max_batch_size,
+            preferred_sizes=plan.preferred_batch_sizes,
+            preferred_set=frozenset(plan.preferred_batch_sizes),
+            largest_preferred=max(plan.preferred_batch_sizes, default=0),
+            delay_ns=plan.max_queue_delay_us * 1000,
+            equal_inputs=plan.variable_inputs,
+            is_equal_names=plan.has_optional_inputs,
+            has_key=bool(plan.variable_inputs) or plan.has_optional_inputs,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Run the first `count` requests now, `size` items together."""
+
+    count: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """All that is queued would form one batch, which may still grow: wait for more until `until_ns`.
+
+    Deciding again before is of use only when the queue holds `wake_size` items or more, when a request with another key than
+    `key` comes, or when a request has left the queue.
+    """
+
+    until_ns: int
+    wake_size: int
+    key: BatchKey
+
+    def is_ended_by(self, request: InferRequest, size: int, rules: BatchRules) -> bool:
+        """Return whether `request`, just queued, calls for a new decision; `size` is the queue's with it."""
+        return size >= self.wake_size or (rules.has_key and batch_key(request, rules) != self.key)
+
+
+def batch_key(request: InferRequest, rules: BatchRules) -> BatchKey:
+    """Return what must be equal in a batch: the shapes, without the batch dimension, of inputs with a variable dim that aren't
+    ragged, and the names of the inputs when some are optional.
+    """
+    inputs = request.inputs
+    if rules.is_equal_names:
+        shapes = [inputs[name].shape[1:] if name in inputs else None for name in rules.equal_inputs]
+        return frozenset(inputs), *shapes
+    return tuple([inputs[name].shape[1:] for name in rules.equal_inputs])
+
+
+def next_batch(queue: Iterable[InferRequest], rules: BatchRules, now_ns: int) -> Dispatch | Wait | None:
+    """Decide what an idle instance should run of `queue`, which yields the requests in the order of service.
+
+    The batch is the longest head of the queue that fits, unless a shorter head has one of the preferred sizes: that one goes
+    first, and the rest stays for the next instance. When nothing is preferred yet and the batch can still grow, wait until the
+    oldest request is `delay_ns` old; from then on everything that fits goes. Requests are never split. None for an empty queue.
+
+    Looks at no more requests than fit in a batch and one, whatever the length of the queue.
+    """
+    count, size, best, oldest_ns, is_closed, key = _walk(queue, rules)
+    is_delay_over = rules.delay_ns != 0 and now_ns - oldest_ns >= rules.delay_ns
+    if best is not None and not is_delay_over:
+        return Dispatch(*best)
+    if count == 0:
+        return None
+    if is_closed or is_delay_over or rules.delay_ns == 0 or size >= rules.largest_preferred:
+        return Dispatch(count, size)
+    sizes = rules.preferred_sizes
+    return Wait(oldest_ns + rules.delay_ns, sizes[bisect_right(sizes, size)], key)
+
+
+def _walk(queue: Iterable[InferRequest], rules: BatchRules) -> tuple[int, int, tuple[int, int] | None, int, bool, BatchKey]:
+    """Go along the queue as far as one batch reaches.
+
+    Returns how many requests fit, their items, the same two numbers for the preferred head (None without one), when the oldest
+    of them was queued, whether the next request can't join, and the batch's key.
+    """
+    count = size = oldest_ns = 0
+    best: tuple[int, int] | None = None
+    key: BatchKey = ()
+    largest, preferred, delay_ns, has_key = rules.largest_preferred, rules.preferred_set, rules.delay_ns, rules.has_key
+    for request in queue:
+        grown = size + request.batch_size
+        if count == 0:
+            oldest_ns = request.enqueued_ns
+            key = batch_key(request, rules) if has_key else ()
+        else:
+            if grown > largest:
+                best = best or (count, size)
+                if delay_ns == 0:
+                    break  # Without a delay the preferred head goes, however far the rest of the queue would reach.
+            if grown > rules.max_size or (has_key and batch_key(request, rules) != key):
+                return count, size, best, oldest_ns, True, key
+            if delay_ns:
+                oldest_ns = min(oldest_ns, request.enqueued_ns)
+        count += 1
+        size = grown
+        if size in preferred:
+            best = (count, size)
+    return count, size, best, oldest_ns, False, key

@@ -1,0 +1,160 @@
+"""The dynamic batcher of one model version: joins queued requests into batches for whichever instance is free.
+
+Owns the effects: the queue, the timer, the idle instances, the hand-over. Doesn't own the decision, which is
+`policy.next_batch`, nor the order of service, which is the queue's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from naiad.clock import Clock
+from naiad.config.plan import DynamicBatchingPlan
+from naiad.request.batch import Batch, Instance
+from naiad.request.request import InferRequest
+from naiad.schedulers.alarm import Alarm
+from naiad.schedulers.dynamic.policy import BatchRules, Dispatch, Wait, next_batch
+from naiad.schedulers.ordering import ResponseOrder
+from naiad.schedulers.queue import PriorityQueue
+from naiad.schedulers.refusals import stopping, timeout_expired
+
+
+class DynamicScheduler:
+    """See `Scheduler`. Loop thread only.
+
+    An instance that becomes free asks for work; a new request asks only while an instance is idle. Both ask for the end of the
+    loop's turn, so that what arrived together runs as one batch. Deadlines have a timer of their own: they pass on time however
+    busy the instances are.
+    """
+
+    def __init__(self, instances: Sequence[Instance], clock: Clock, plan: DynamicBatchingPlan) -> None:
+        self._idle = list(reversed(instances))
+        self._running: dict[Instance, int] = {}
+        self._clock = clock
+        self._rules = BatchRules.of(plan)
+        self._queue = PriorityQueue(plan)
+        self._order = ResponseOrder() if plan.preserve_ordering else None
+        self._wait: Wait | None = None
+        self._alarm = Alarm(clock, self._dispatch)
+        self._is_dispatch_due = False
+        self._is_dispatching = False
+        self._is_stopped = False
+        self._idle_callbacks: list[Callable[[], None]] = []
+
+    def enqueue(self, request: InferRequest) -> None:
+        """See `Scheduler.enqueue`. The time in the queue counts from here."""
+        if self._is_stopped:
+            raise stopping()
+        if self._is_dispatch_due and not self._is_dispatching and self._queue.is_full_for(request):
+            # What waits only for the end of this turn has an instance: it must not fill the queue.
+            self._dispatch()
+        now_ns = request.enqueued_ns = self._clock.now_ns()
+        deadline_ns = self._queue.add(request, now_ns)
+        request.on_cancel = self._drop
+        if self._order is not None:
+            self._order.track(request)
+        if deadline_ns is not None:
+            self._alarm.wake_at(deadline_ns)
+        if self._wait is None or self._wait.is_ended_by(request, self._queue.size, self._rules):
+            self._ask()
+
+    def pending_count(self) -> int:
+        """See `Scheduler.pending_count`."""
+        return len(self._queue)
+
+    def running_count(self) -> int:
+        """See `Scheduler.running_count`. A request counts until the whole batch has ended."""
+        return sum(self._running.values())
+
+    def stop(self) -> None:
+        """See `Scheduler.stop`."""
+        self._is_stopped = True
+        self._check_idle()
+
+    def on_idle(self, callback: Callable[[], None]) -> None:
+        """See `Scheduler.on_idle`."""
+        self._idle_callbacks.append(callback)
+        self._check_idle()
+
+    def _ask(self) -> None:
+        """Dispatch at the end of this turn, when there is an instance for it."""
+        if self._idle and not self._is_dispatch_due:
+            self._is_dispatch_due = True
+            self._clock.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._is_dispatch_due = False
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        """Hand out what is queued now. What sinks add meanwhile waits a turn, so that batches which run in place can't keep the
+        loop for themselves.
+        """
+        self._is_dispatching = True
+        self._wait = None
+        left = self._queue.size
+        now_ns = self._expire()
+        while self._idle and left > 0:
+            decision = next_batch(self._queue, self._rules, now_ns)
+            if not isinstance(decision, Dispatch):
+                self._wait = decision
+                break
+            self._submit(decision)
+            left -= decision.size
+            now_ns = self._expire()
+        self._is_dispatching = False
+        self._after_dispatch()
+
+    def _submit(self, decision: Dispatch) -> None:
+        requests = self._queue.take(decision.count)
+        for request in requests:
+            request.on_cancel = None
+        instance = self._idle.pop()
+        self._running[instance] = decision.count
+        instance.submit(Batch(requests, decision.size), self._on_done)
+
+    def _after_dispatch(self) -> None:
+        if self._wait is not None:
+            self._alarm.wake_at(self._wait.until_ns)
+        elif self._queue:
+            self._ask()
+        deadline_ns = self._queue.next_deadline_ns()
+        if deadline_ns is not None:
+            self._alarm.wake_at(deadline_ns)
+        self._check_idle()
+
+    def _expire(self) -> int:
+        """Refuse the requests that are late now; return the time."""
+        now_ns = self._clock.now_ns()
+        refused = self._queue.expire(now_ns)
+        for request in refused:
+            request.on_cancel = None  # First all of them: the sink of one may cancel another.
+        for request in refused:
+            request.responder.fail(timeout_expired(request))
+        return now_ns
+
+    def _on_done(self, instance: Instance) -> None:
+        del self._running[instance]
+        self._idle.append(instance)
+        if self._is_dispatching:
+            return
+        if self._queue:
+            self._ask()
+        else:
+            self._check_idle()
+
+    def _drop(self, request: InferRequest) -> None:
+        """Forget a request that its client gave up; without it a waiting batch may be complete."""
+        self._queue.remove(request)
+        if self._wait is not None:
+            self._ask()
+        self._check_idle()
+
+    def _check_idle(self) -> None:
+        if self._queue or self._running or self._is_dispatching:
+            return
+        if self._is_stopped:
+            self._alarm.cancel()  # It would keep the model in memory until it rings.
+        callbacks, self._idle_callbacks = self._idle_callbacks, []
+        for callback in callbacks:
+            callback()
