@@ -1,0 +1,71 @@
+"""How one value of a flag is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from naiad.config.options.kinds import Bool, Choice, Float, Folder, Int, Text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("true", True), ("ON", True), ("1", True), ("False", False), ("off", False), ("0", False)]
+)
+def test_a_bool_is_true_on_1_or_false_off_0_in_any_case(text: str, value: bool) -> None:
+    assert value is Bool().parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "yes", "2", " true", "none"])
+def test_a_bool_takes_no_other_word(text: str) -> None:
+    with pytest.raises(ValueError):
+        Bool().parse(text)
+
+
+@given(st.integers(-(10**18), 10**18))
+def test_a_whole_number_is_read_as_it_is_written(number: int) -> None:
+    assert number == Int().parse(str(number))
+
+
+@pytest.mark.parametrize("text", ["", "1.0", "1e3", "0x10", "1_000", " 1", "٣", "9" * 20])
+def test_a_whole_number_is_decimal_digits_only(text: str) -> None:
+    with pytest.raises(ValueError):
+        Int().parse(text)
+
+
+@pytest.mark.parametrize(("text", "is_in_range"), [("0", False), ("1", True), ("5", True), ("6", False), ("-1", False)])
+def test_both_ends_of_a_range_belong_to_it(text: str, is_in_range: bool) -> None:
+    kind = Int(1, 5)
+    if is_in_range:
+        assert int(text) == kind.parse(text)
+    else:
+        with pytest.raises(ValueError):
+            kind.parse(text)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "0.01", "-3", "ten"])
+def test_a_number_is_finite_and_not_below_its_minimum(text: str) -> None:
+    with pytest.raises(ValueError):
+        Float(0.1).parse(text)
+
+
+def test_a_choice_is_read_in_any_case_and_given_as_it_is_documented() -> None:
+    assert Choice(("default", "ISO8601")).parse("iso8601") == "ISO8601"
+    with pytest.raises(ValueError):
+        Choice(("default", "ISO8601")).parse("iso")
+
+
+def test_a_folder_must_exist(tmp_path: Path) -> None:
+    assert tmp_path == Folder().parse(str(tmp_path))
+    (tmp_path / "file").touch()
+    for text in ("", str(tmp_path / "missing"), str(tmp_path / "file"), "s3://bucket/models"):
+        with pytest.raises(ValueError):
+            Folder().parse(text)
+
+
+def test_an_empty_text_is_refused_where_it_would_mean_something_else() -> None:
+    assert Text().parse("") == ""
+    with pytest.raises(ValueError):
+        Text(is_empty_allowed=False).parse("")
