@@ -123,18 +123,17 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
-    """A folder that exists on this machine."""
+class LocalPath:
+    """A path on this machine; whether anything is there is seen when it is read."""
 
-    metavar: str = "FOLDER"
-    allowed: str = "a folder that exists on this machine (repositories in object stores aren't built yet)"
+    metavar: str = "PATH"
+    allowed: str = "a path on this machine (repositories in object stores aren't built yet)"
 
     def parse(self, text: str) -> Path:
-        """See `Kind.parse`. Looks at the file system."""
-        path = Path(text)
-        if not (text and path.is_dir()):
+        """See `Kind.parse`."""
+        if not text or "://" in text:
             raise ValueError
-        return path
+        return Path(text)
 
 
 @dataclass(frozen=True, slots=True)

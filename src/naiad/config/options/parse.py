@@ -28,7 +28,7 @@ def click_parameters() -> list[click.Parameter]:
     """
     shown = [_click_option(flag) for flag in flag_table()]
     hidden = [click.Option([f"--{name}"], multiple=True, hidden=True) for name in unbuilt_flags()]
-    return [*shown, *hidden, click.Argument([_PATHS], nargs=-1, metavar="[FOLDER]...")]
+    return [*shown, *hidden, click.Argument([_PATHS], nargs=-1, metavar="[PATH]...")]
 
 
 def parse_options(argv: Sequence[str]) -> ServerOptions:
@@ -108,7 +108,9 @@ def _refusal(flag: UnbuiltFlag, text: str) -> InferenceServerError:
 
 def _check_together(options: ServerOptions) -> None:
     if not options.model_repository:
-        raise invalid_argument("--model-repository must be specified: give at least one folder of models")
+        raise invalid_argument(
+            "--model-repository must be specified: give at least one folder of models, model folder or model file"
+        )
     if not (options.allow_http or options.allow_metrics):
         raise invalid_argument("--allow-http=false and --allow-metrics=false together leave nothing to serve")
     is_both = options.allow_http and options.allow_metrics

@@ -23,7 +23,7 @@ from naiad.config.options.composite import (
     restricted_groups,
 )
 from naiad.config.options.flag import Category, Flag, option
-from naiad.config.options.kinds import Bool, Choice, Float, Folder, Int, Switch, Text
+from naiad.config.options.kinds import Bool, Choice, Float, Int, LocalPath, Switch, Text
 
 _SERVER, _REPOSITORY, _HTTP = Category.SERVER, Category.REPOSITORY, Category.HTTP
 _LOGGING, _METRICS, _BACKENDS = Category.LOGGING, Category.METRICS, Category.BACKENDS
@@ -70,9 +70,9 @@ class ServerOptions:
         Flag(
             "model-repository",
             _REPOSITORY,
-            Folder(),
+            LocalPath(),
             (),
-            "A folder of models; paths given without a flag are added to it. At least one is needed.",
+            "A folder of models, a model's folder or a model's file; paths without a flag are added. At least one is needed.",
             default_text="none",
             aliases=("model-store",),
             is_repeatable=True,
