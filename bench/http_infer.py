@@ -91,7 +91,7 @@ def check_answer(address: Address, request: InferRequest, expected: Mapping[str,
 
     Each output must have the shape of `expected` and be equal to four digits: engines sum in their own order.
     """
-    status, headers, body = exchange(address, "POST", request)
+    status, headers, body = _ask(address, "POST", request)
     if status != 200:
         raise BenchError(f"{address}{request.path} answers {status}: {body[:300]!r}")
     outputs = read_outputs(headers, body)
@@ -103,7 +103,7 @@ def check_answer(address: Address, request: InferRequest, expected: Mapping[str,
 
 def success_count(address: Address, model: str) -> int:
     """Return how many requests of `model` the server says it has answered well, over all its versions."""
-    status, _, body = exchange(address, "GET", InferRequest(f"/v2/models/{model}/stats", {}, b""))
+    status, _, body = _ask(address, "GET", InferRequest(f"/v2/models/{model}/stats", {}, b""))
     if status != 200:
         raise BenchError(f"{address}: statistics of '{model}' answer {status}: {body[:300]!r}")
     return sum(int(version["inference_stats"]["success"]["count"]) for version in json.loads(body)["model_stats"])
@@ -121,6 +121,13 @@ def exchange(address: Address, method: str, request: InferRequest) -> tuple[int,
         return response.status, {name.lower(): text for name, text in response.getheaders()}, response.read()
     finally:
         connection.close()
+
+
+def _ask(address: Address, method: str, request: InferRequest) -> tuple[int, dict[str, str], bytes]:
+    try:
+        return exchange(address, method, request)
+    except OSError as error:
+        raise BenchError(f"{address}{request.path}: no answer ({error})") from error
 
 
 def _entry(name: str, array: Array) -> dict[str, Any]:

@@ -125,7 +125,8 @@ def _head(machine: Machine, settings: dict[str, Any]) -> str:
         "versions: " + ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
         f"`{machine.command}`: " + ", ".join(f"{name} {value}" for name, value in settings.items()),
     ]
-    return f"# Benchmark of {machine.date}\n\nCompare within this page only: figures of two runs differ for many reasons.\n\n{_bullets(facts)}"
+    title = f"# Benchmark of {machine.date}"
+    return f"{title}\n\nCompare within this page only: figures of two runs differ for many reasons.\n\n{_bullets(facts)}"
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -26,6 +26,7 @@ from bench.triton_setup import Program
 LISTENING = "NAIAD_LISTENING "
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
+CHILD_TIMEOUT_S = 1.0
 POLL_S = 0.002
 
 
@@ -41,7 +42,10 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One running server that was seen ready. `ready_s` is the time from spawning it to the first 200 on /v2/health/ready."""
+    """One running server that was seen ready. `ready_s` is the time from spawning it to the first 200 on /v2/health/ready.
+
+    Its figures raise BenchError when one of its processes has ended: what that one used is lost.
+    """
 
     name: str
     address: Address
@@ -50,12 +54,21 @@ class Server:
 
     def cpu_s(self) -> float:
         """Return the CPU seconds that the server and its children have used so far."""
-        return sum(times.user + times.system for times in (member.cpu_times() for member in self._members()))
+        with self._all_alive():
+            return sum(times.user + times.system for times in (member.cpu_times() for member in self._members()))
 
     def memory_bytes(self) -> tuple[int, int]:
         """Return the resident memory of server and children: PSS, where a shared page counts by its share, and RSS."""
-        infos = [member.memory_full_info() for member in self._members()]
+        with self._all_alive():
+            infos = [member.memory_full_info() for member in self._members()]
         return sum(info.pss for info in infos), sum(info.rss for info in infos)
+
+    @contextmanager
+    def _all_alive(self) -> Iterator[None]:
+        try:
+            yield
+        except psutil.NoSuchProcess as error:
+            raise BenchError(f"{self.name}: its process {error.pid} has ended") from error
 
     def _members(self) -> list[psutil.Process]:
         return [self.process, *self.process.children(recursive=True)]
@@ -145,21 +158,25 @@ def _wait_ready(popen: subprocess.Popen[bytes], launch: Launch, log_path: Path, 
 def _is_ready(address: Address) -> bool:
     try:
         return exchange(address, "GET", InferRequest("/v2/health/ready", {}, b""))[0] == 200
-    except ConnectionError:
+    except OSError:
         return False  # Triton opens its ports only when its models are loaded
 
 
 def _stop(popen: subprocess.Popen[bytes]) -> None:
-    """End the server and whatever it started; kill what doesn't end by itself."""
+    """End the server and whatever it started; kill what doesn't end by itself, or at once when ^C comes meanwhile."""
     children = psutil.Process(popen.pid).children(recursive=True) if popen.poll() is None else []
     popen.terminate()
     try:
         popen.wait(STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
+        print(f"process {popen.pid} didn't end within {STOP_TIMEOUT_S:.0f} s of SIGTERM and is killed", file=sys.stderr)
+    finally:
         popen.kill()
         popen.wait()
-    for child in psutil.wait_procs(children, timeout=1)[1]:
-        child.kill()
+        _, left = psutil.wait_procs(children, timeout=CHILD_TIMEOUT_S)
+        for child in left:
+            child.kill()
+        psutil.wait_procs(left, timeout=CHILD_TIMEOUT_S)
 
 
 def _tail(path: Path, lines: int = 25) -> str:
