@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+WHEELS_FOR ?= 3.14
 
-.PHONY: help install demo test soak lint format bench proto lock
+.PHONY: help install demo test test-core check-wheels soak lint format bench proto lock
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 # The environment is made anew when the lock or the project file has changed.
 $(VENV)/.installed: dev.lock pyproject.toml
@@ -22,6 +23,13 @@ demo: install ## serve the example models and run real inferences
 
 test: install ## run all tests but the long ones
 	$(BIN)/python -m pytest -m "not soak and not gpu" $(PYTEST_ARGS)
+
+test-core: install ## run the tests that every supported Python must pass
+	$(BIN)/python -m pytest -m "not soak and not gpu" tests/unit tests/contracts tests/integration $(PYTEST_ARGS)
+
+check-wheels: install ## see that every locked package has a wheel for Python $(WHEELS_FOR), without installing it
+	$(BIN)/pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version $(WHEELS_FOR) \
+		--dest $(VENV)/wheels-$(WHEELS_FOR) -r dev.lock
 
 soak: install ## run the long tests
 	$(BIN)/python -m pytest -m soak $(PYTEST_ARGS)

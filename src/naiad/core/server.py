@@ -1,0 +1,231 @@
+"""The one object that frontends hold: it checks a call, finds its model and queues it; and it answers what they ask.
+
+Owns the way of an inference from a codec to a scheduler, and the answers about models and the server. Implements
+`request.service.InferenceService`; knows no socket and no wire format.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from naiad.config.plan import TensorPlan
+from naiad.core.classification import ClassifyingSink
+from naiad.core.validate import CallValidator
+from naiad.errors import InferenceServerError, invalid_argument, unavailable
+from naiad.repository.manager import RepositoryManager
+from naiad.repository.model import Model
+from naiad.request.call import InferCall
+from naiad.request.request import InferRequest, Sequence
+from naiad.request.responder import Responder, ResponseSink
+from naiad.request.service import (
+    IndexEntry,
+    InferHandle,
+    ModelMetadata,
+    ServerMetadata,
+    TensorMetadata,
+)
+
+EXTENSIONS = (
+    "classification",
+    "sequence",
+    "model_repository",
+    "model_repository(unload_dependents)",
+    "schedule_policy",
+    "model_configuration",
+    "system_shared_memory",
+    "cuda_shared_memory",
+    "binary_tensor_data",
+    "parameters",
+    "statistics",
+    "trace",
+    "logging",
+)
+
+_now_ns = time.monotonic_ns
+
+
+class LogControl(Protocol):
+    """The log settings that can change at run time."""
+
+    def get(self) -> dict[str, Any]:
+        """Return all settings as the logging extension names them."""
+
+    def update(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Change those that are given and return all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the server says of itself: `name` and `version` of its metadata."""
+
+    name: str
+    version: str
+
+
+class _Route:
+    """A model version with what the hot path needs of it."""
+
+    __slots__ = ("check", "enqueue", "model")
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.check = CallValidator(model.plan).check
+        self.enqueue = model.scheduler.enqueue
+
+
+class InferenceServer:
+    """See `InferenceService`. `begin_drain` and `wait_idle` are for the process that stops it."""
+
+    def __init__(self, identity: Identity, repository: RepositoryManager, logs: LogControl, is_strict_readiness: bool) -> None:
+        self._identity = identity
+        self._repository = repository
+        self._logs = logs
+        self._is_strict_readiness = is_strict_readiness
+        self._routes: dict[tuple[str, str], _Route] = {}
+        self._is_loaded = False
+        self._is_not_ready_wanted = False
+        self._is_draining = False
+        repository.on_change = self._routes.clear
+
+    def infer(self, call: InferCall, sink: ResponseSink) -> InferHandle:
+        """See `InferenceService.infer`."""
+        if self._is_draining:
+            raise unavailable("the server is shutting down and takes no new inference requests")
+        received_ns = _now_ns()
+        route = self._routes.get((call.model_name, call.model_version)) or self._find_route(call)
+        checked = route.check(call)
+        model = route.model
+        if any(output.classification for output in call.outputs):
+            sink = ClassifyingSink(sink, model.plan, {output.name: output.classification for output in call.outputs})
+        request = InferRequest(
+            checked.inputs,
+            checked.outputs,
+            checked.batch_size,
+            Responder(sink, model.statistics, received_ns),
+            received_ns,
+        )
+        request.id = call.id
+        request.parameters = call.parameters
+        request.priority = call.priority
+        request.timeout_us = call.timeout_us
+        if call.sequence_id:
+            request.sequence = Sequence(call.sequence_id, call.is_sequence_start, call.is_sequence_end)
+        try:
+            route.enqueue(request)
+        except InferenceServerError as error:
+            # Refused before it was accepted: the client gets the error, the failure counters stay as they are.
+            request.responder.refuse()
+            model.statistics.record_refusal()
+            raise error from None
+        return request
+
+    def is_live(self) -> bool:
+        """See `InferenceService.is_live`."""
+        return True
+
+    def is_ready(self) -> bool:
+        """See `InferenceService.is_ready`."""
+        if self._is_draining or self._is_not_ready_wanted or not self._is_loaded:
+            return False
+        return self._repository.is_ready() if self._is_strict_readiness else True
+
+    def is_draining(self) -> bool:
+        """See `InferenceService.is_draining`."""
+        return self._is_draining
+
+    def is_model_ready(self, name: str, version: str) -> bool:
+        """See `InferenceService.is_model_ready`."""
+        self._repository.find(name, version)
+        return not self._is_draining
+
+    def server_metadata(self) -> ServerMetadata:
+        """See `InferenceService.server_metadata`."""
+        return ServerMetadata(self._identity.name, self._identity.version, EXTENSIONS)
+
+    def model_metadata(self, name: str, version: str) -> ModelMetadata:
+        """See `InferenceService.model_metadata`."""
+        plan = self._repository.find(name, version).plan
+        return ModelMetadata(
+            name=plan.name,
+            versions=(str(plan.version),) if version else self._repository.ready_versions(name),
+            platform=plan.platform or plan.backend,
+            inputs=tuple(map(_tensor_metadata, plan.inputs)),
+            outputs=tuple(map(_tensor_metadata, plan.outputs)),
+            max_batch_size=plan.max_batch_size,
+            is_decoupled=plan.is_decoupled,
+        )
+
+    def model_config(self, name: str, version: str) -> Mapping[str, Any]:
+        """See `InferenceService.model_config`."""
+        return self._repository.find(name, version).plan.config
+
+    def statistics(self, name: str, version: str) -> list[dict[str, Any]]:
+        """See `InferenceService.statistics`."""
+        models = [model for model in self._repository.models() if name in ("", model.plan.name)]
+        if name and not models:
+            raise invalid_argument(f"requested model '{name}' is not available")
+        if version:
+            models = [model for model in models if str(model.plan.version) == version]
+            if not models:
+                raise invalid_argument(f"requested model version is not available for model '{name}'")
+        return [model.statistics.to_json(model.plan.name, str(model.plan.version)) for model in models]
+
+    def repository_index(self, is_ready_only: bool) -> list[IndexEntry]:
+        """See `InferenceService.repository_index`."""
+        return self._repository.index(is_ready_only)
+
+    async def load_model(self, name: str, parameters: Mapping[str, Any]) -> None:
+        """See `InferenceService.load_model`."""
+        raise unavailable("explicit model load / unload is not allowed if polling is enabled")
+
+    async def unload_model(self, name: str, is_unload_dependents: bool) -> None:
+        """See `InferenceService.unload_model`."""
+        raise unavailable("explicit model load / unload is not allowed if polling is enabled")
+
+    def log_settings(self) -> dict[str, Any]:
+        """See `InferenceService.log_settings`."""
+        return self._logs.get()
+
+    def update_log_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """See `InferenceService.update_log_settings`."""
+        return self._logs.update(settings)
+
+    def mark_loaded(self) -> None:
+        """Say that all models of the start have been tried: from here on `ready` tells about the models."""
+        self._is_loaded = True
+
+    def mark_not_ready(self) -> None:
+        """Say 503 to `ready` and go on serving: load balancers take the server out before it drains."""
+        self._is_not_ready_wanted = True
+
+    def begin_drain(self) -> None:
+        """Refuse new inferences from now on; what was accepted is answered."""
+        self._is_draining = True
+
+    def on_idle(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when no model has anything queued or running."""
+        schedulers = [model.scheduler for model in self._repository.models()]
+        left = len(schedulers)
+
+        def one_is_idle() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                callback()
+
+        for scheduler in schedulers:
+            scheduler.on_idle(one_is_idle)
+        if not schedulers:
+            callback()
+
+    def _find_route(self, call: InferCall) -> _Route:
+        model = self._repository.find(call.model_name, call.model_version)
+        route = self._routes[call.model_name, call.model_version] = _Route(model)
+        return route
+
+
+def _tensor_metadata(tensor: TensorPlan) -> TensorMetadata:
+    return TensorMetadata(tensor.name, tensor.datatype.name, tensor.shape, tensor.is_optional)

@@ -1,0 +1,94 @@
+"""Gather and split: the tensors of a batch's requests to the backend's arrays, and back.
+
+Owns the one copy of a request's way in (none for a batch of one) and the views of its way out. Runs on any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from naiad.config.plan import ModelPlan, TensorPlan
+from naiad.errors import InferenceServerError, internal
+from naiad.request.request import InferRequest
+from naiad.request.response import OutputTensor
+from naiad.tensor import shape as shapes
+
+Array = np.ndarray[Any, Any]
+
+
+class BatchTensors:
+    """Gathers and splits for one model version."""
+
+    __slots__ = ("_inputs", "_is_batching", "_model", "_outputs")
+
+    def __init__(self, plan: ModelPlan) -> None:
+        self._model = plan.name
+        self._inputs = plan.inputs
+        self._outputs = plan.outputs_by_name
+        self._is_batching = plan.is_batching
+
+    def gather(self, requests: Sequence[InferRequest]) -> Mapping[str, Array]:
+        """Return the backend's inputs: the requests' arrays one after the other along the batch dimension.
+
+        All requests have the same set of inputs and shapes that can be joined (the scheduler's rule).
+        """
+        first = requests[0].inputs
+        if len(requests) == 1:
+            # Tensors lie in the body at any offset; engines may load whole vectors.
+            gathered = {name: array if array.flags.aligned else array.copy() for name, array in first.items()}
+        else:
+            gathered = {name: np.concatenate([request.inputs[name] for request in requests]) for name in first}
+        for plan in self._inputs:
+            if plan.has_reshape and plan.name in gathered:
+                gathered[plan.name] = _reshape(gathered[plan.name], plan.dims, plan.backend_shape)
+        return gathered
+
+    def split(self, arrays: Mapping[str, Array], requests: Sequence[InferRequest]) -> list[list[OutputTensor]]:
+        """Return each request's outputs, as views of the batch's arrays where the model batches.
+
+        Raises INTERNAL when the model's outputs don't have the datatype, rank or batch size that they must have.
+        """
+        rows = sum(request.batch_size for request in requests) if self._is_batching else -1
+        checked = {name: self._checked(name, array, rows) for name, array in arrays.items() if name in self._outputs}
+        if len(requests) == 1:
+            return [self._whole(checked, requests[0])]
+        answers = []
+        start = 0
+        for request in requests:
+            end = start + request.batch_size
+            answers.append(
+                [
+                    OutputTensor(name, self._outputs[name].datatype, checked[name][start:end])
+                    for name in request.outputs
+                    if name in checked
+                ]
+            )
+            start = end
+        return answers
+
+    def _whole(self, checked: Mapping[str, Array], request: InferRequest) -> list[OutputTensor]:
+        outputs = self._outputs
+        return [OutputTensor(name, outputs[name].datatype, checked[name]) for name in request.outputs if name in checked]
+
+    def _checked(self, name: str, array: Array, rows: int) -> Array:
+        plan = self._outputs[name]
+        if array.dtype != plan.datatype.numpy:
+            raise self._fault(plan, f"has dtype {array.dtype}, must be {plan.datatype}")
+        if array.ndim != len(plan.backend_shape) or (rows >= 0 and array.shape[0] != rows):
+            expected = (rows, *plan.backend_shape[1:]) if rows >= 0 else plan.backend_shape
+            raise self._fault(plan, f"has shape {shapes.text(array.shape)}, must be {shapes.text(expected)}")
+        return _reshape(array, plan.backend_shape[rows >= 0 :], plan.shape) if plan.has_reshape else array
+
+    def _fault(self, plan: TensorPlan, text: str) -> InferenceServerError:
+        return internal(f"model '{self._model}' returned a wrong output: '{plan.name}' {text}")
+
+
+def _reshape(array: Array, item_dims: Sequence[int], target: Sequence[int]) -> Array:
+    """Return `array` in the shape `target`: its variable sizes are the array's own, in their order."""
+    has_batch = array.ndim > len(item_dims)
+    variable = [size for size, dim in zip(array.shape[has_batch:], item_dims) if dim == shapes.VARIABLE]
+    sizes = iter(([array.shape[0]] if has_batch else []) + variable)
+    return array.reshape([next(sizes) if dim == shapes.VARIABLE else dim for dim in target])

@@ -1,0 +1,169 @@
+"""The executor whose instances live in this process: a batch borrows a thread, or runs in place.
+
+Owns one loaded copy of a model from the batch's hand-over to the end of each of its requests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from naiad.backends.base import BackendInstance
+from naiad.clock import Clock
+from naiad.config.plan import ModelPlan
+from naiad.errors import Code, FailureReason, InferenceServerError
+from naiad.execution.placement import Placement, TurnBudget
+from naiad.execution.tensors import Array, BatchTensors
+from naiad.execution.threads import Completion, ThreadPool
+from naiad.observability.statistics import ModelStatistics
+from naiad.request.batch import Batch, Instance
+from naiad.request.request import InferRequest
+from naiad.request.response import InferResponse, OutputTensor
+
+_now_ns = time.monotonic_ns
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionContext:
+    """What all instances of one model version share. `runs_always_in_place`: the model may never be put on a thread."""
+
+    plan: ModelPlan
+    tensors: BatchTensors
+    statistics: ModelStatistics
+    placement: Placement
+    runs_always_in_place: bool
+    pool: ThreadPool
+    budget: TurnBudget
+    clock: Clock
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What came of running some requests together: their outputs, or the one error of all of them; durations in ns."""
+
+    requests: list[InferRequest]
+    answers: list[list[OutputTensor]]
+    error: InferenceServerError | None
+    started_ns: int
+    gather_ns: int
+    infer_ns: int
+    split_ns: int
+
+
+class ThreadInstance:
+    """See `Instance`. Runs one batch at a time."""
+
+    def __init__(self, name: str, backend: BackendInstance, context: ExecutionContext) -> None:
+        self.name = name
+        self._backend = backend
+        self._context = context
+        self._plan = context.plan
+        self._version = str(context.plan.version)
+
+    def submit(self, batch: Batch, on_done: Callable[[Instance], None]) -> None:
+        """See `Instance.submit`."""
+        context = self._context
+        size_bytes = sum(array.nbytes for request in batch.requests for array in request.inputs.values())
+        if context.placement.is_in_place(size_bytes):
+            if context.budget.is_left:
+                self._run_in_place(batch, size_bytes, on_done)
+                return
+            if context.runs_always_in_place:
+                context.clock.call_soon(lambda: self._run_in_place(batch, size_bytes, on_done))
+                return
+        context.pool.submit(lambda: self._run_on_thread(batch, size_bytes, on_done))
+
+    def close(self) -> None:
+        """Give the loaded model back; blocking, nothing runs any more."""
+        self._backend.close()
+
+    def _run_in_place(self, batch: Batch, size_bytes: int, on_done: Callable[[Instance], None]) -> None:
+        began_ns = _now_ns()
+        for outcome in self._run(batch):
+            self._context.placement.observe_in_place(size_bytes, outcome.infer_ns)
+            self._end(outcome)
+        self._context.budget.spend(_now_ns() - began_ns)
+        on_done(self)
+
+    def _run_on_thread(self, batch: Batch, size_bytes: int, on_done: Callable[[Instance], None]) -> Completion:
+        placement = self._context.placement
+        began_cpu_ns = time.thread_time_ns() if placement.needs_measuring else 0
+        outcomes = self._run(batch)
+        cpu_ns = time.thread_time_ns() - began_cpu_ns if placement.needs_measuring else 0
+
+        def finish() -> None:
+            if placement.needs_measuring:
+                placement.observe_thread(size_bytes, cpu_ns, sum(outcome.infer_ns for outcome in outcomes))
+            for outcome in outcomes:
+                self._end(outcome)
+            on_done(self)
+
+        return finish
+
+    def _run(self, batch: Batch) -> list[_Outcome]:
+        """Run the batch; when it fails, run each of its requests alone, so that a bad one can't fail the others."""
+        outcome = self._execute(batch.requests)
+        if outcome.error is None or len(batch.requests) == 1:
+            return [outcome]
+        return [self._execute([request]) for request in batch.requests if not request.is_cancelled]
+
+    def _execute(self, requests: list[InferRequest]) -> _Outcome:
+        tensors = self._context.tensors
+        started_ns = gathered_ns = inferred_ns = _now_ns()
+        answers: list[list[OutputTensor]] = []
+        error = None
+        try:
+            inputs = tensors.gather(requests)
+            gathered_ns = inferred_ns = _now_ns()
+            arrays: Mapping[str, Array] = self._backend.execute(inputs, _wanted(requests))
+            inferred_ns = _now_ns()
+            answers = tensors.split(arrays, requests)
+        except Exception as exception:
+            error = _as_error(exception, self._plan.name)
+            inferred_ns = max(inferred_ns, _now_ns())
+        ended_ns = _now_ns()
+        return _Outcome(
+            requests,
+            answers,
+            error,
+            started_ns,
+            gathered_ns - started_ns,
+            inferred_ns - gathered_ns,
+            ended_ns - inferred_ns,
+        )
+
+    def _end(self, outcome: _Outcome) -> None:
+        """Answer the requests of `outcome` and count them; the loop thread only."""
+        succeeded = queue_ns = size = 0
+        for index, request in enumerate(outcome.requests):
+            size += request.batch_size
+            if outcome.error is not None:
+                request.responder.fail(outcome.error)
+                continue
+            response = InferResponse(self._plan.name, self._version, request.id, outcome.answers[index])
+            if request.responder.send(response):
+                succeeded += 1
+                queue_ns += outcome.started_ns - request.enqueued_ns
+        self._context.statistics.record_execution(
+            size, succeeded, queue_ns, outcome.gather_ns, outcome.infer_ns, outcome.split_ns
+        )
+
+
+def _wanted(requests: list[InferRequest]) -> tuple[str, ...]:
+    """Return the outputs that any of `requests` wants, each once."""
+    first = requests[0].outputs
+    if all(request.outputs == first for request in requests):
+        return first
+    return tuple(dict.fromkeys(name for request in requests for name in request.outputs))
+
+
+def _as_error(exception: Exception, model_name: str) -> InferenceServerError:
+    """Return `exception` as the error that its requests get: it counts as the backend's and names the model."""
+    if isinstance(exception, InferenceServerError):
+        code, text = exception.code, exception.message
+    else:
+        code, text = Code.INTERNAL, f"{type(exception).__name__}: {exception}"
+    if model_name not in text:
+        text = f"model '{model_name}' failed: {text}"
+    return InferenceServerError(code, text, FailureReason.BACKEND)

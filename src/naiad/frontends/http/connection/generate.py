@@ -1,0 +1,75 @@
+"""POST …/generate and …/generate_stream: one JSON object in, one out, or one for each response as server-sent events.
+
+Owns both over HTTP; the mapping to tensors is the codec's (`wire.generate`).
+"""
+
+from __future__ import annotations
+
+from naiad.errors import InferenceServerError, invalid_argument
+from naiad.frontends.http.connection import reply
+from naiad.frontends.http.connection.body import Buffer
+from naiad.frontends.http.connection.hot import HotExchange
+from naiad.frontends.http.connection.routes import HotKind
+from naiad.frontends.http.status import error_body
+from naiad.request.response import InferResponse
+from naiad.wire.generate import decode_generate, encode_generate
+from naiad.wire.sse import CONTENT_TYPE, event
+
+_NOT_ONE = (
+    "generate expects model to produce exactly 1 response, use generate stream for model that generates various number of "
+    "responses"
+)
+
+
+class GenerateExchange(HotExchange):
+    """See the module."""
+
+    __slots__ = ("response_count", "response_text")
+
+    def answer(self, body: Buffer) -> None:
+        """See `HotExchange.answer`."""
+        if self.head.encoding not in ("", "identity"):
+            raise invalid_argument(f"Content-Encoding '{self.head.encoding}' isn't supported by generate, send it uncompressed")
+        self.response_count = 0
+        self.response_text = b""
+        metadata = self.service.model_metadata(self.route.model_name, self.route.model_version)
+        call = decode_generate(body, metadata, self.route.model_version, self.limits)
+        self.handle = self.service.infer(call, self)
+
+    def send(self, response: InferResponse | None, is_final: bool) -> None:
+        """See `ResponseSink.send`."""
+        if self.has_ended:
+            return
+        try:
+            text = None if response is None else encode_generate(response)
+        except InferenceServerError as error:
+            self.fail(error)
+            return
+        except Exception:
+            self.respond_fault()
+            return
+        if self.route.kind is HotKind.GENERATE_STREAM:
+            self._send_event(text, is_final)
+            return
+        if text is not None:
+            self.response_count += 1
+            self.response_text = self.response_text or text
+        if is_final:
+            is_one = self.response_count == 1
+            self.respond(200, reply.JSON, [self.response_text if is_one else error_body(_NOT_ONE)])
+
+    def fail(self, error: InferenceServerError) -> None:
+        """See `ResponseSink.fail`: once a stream has begun, an error is its last event."""
+        if not self.is_streaming:
+            self.respond_error(error)
+            return
+        self.send_chunk(event(error_body(error.message)))
+        self.end_stream()
+
+    def _send_event(self, text: bytes | None, is_final: bool) -> None:
+        if not self.is_streaming:
+            self.begin_stream(200, CONTENT_TYPE)
+        if text is not None:
+            self.send_chunk(event(text))
+        if is_final:
+            self.end_stream()

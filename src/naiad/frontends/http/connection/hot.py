@@ -1,0 +1,135 @@
+"""Hot requests: what their heads say about their bodies, and the refusals that follow from a head alone.
+
+Owns limits and encodings of hot bodies. Subclasses answer inference and generate requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from naiad.errors import InferenceServerError, invalid_argument
+from naiad.frontends.http.connection.body import Body, Buffer
+from naiad.frontends.http.connection.exchange import Exchange, Transmitter
+from naiad.frontends.http.connection.routes import HotRoute
+from naiad.request.service import InferenceService, InferHandle
+from naiad.wire.compression import decompress
+from naiad.wire.kserve_request import RequestLimits, parse_header_length
+
+Headers = list[tuple[bytes, bytes]]
+
+# Content-Length is read as a signed 32-bit number, as Triton does.
+MAX_CONTENT_LENGTH = 2**31 - 1
+_ONCE = (b"content-length", b"inference-header-content-length", b"content-encoding", b"transfer-encoding")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A request's head as far as its body is concerned.
+
+    `content_length` is -1 for chunked bodies. `header_length` is the length of the JSON part, None when the whole body is JSON.
+    `encoding` is the content coding in lower case, "" for none.
+    """
+
+    content_length: int
+    header_length: int | None
+    encoding: str
+    accept_encoding: str
+
+
+def read_head(headers: Headers) -> Head:
+    """Read a head. Raises INVALID_ARGUMENT for a field that is there twice or has a value that can't be."""
+    fields = dict(headers)
+    if len(fields) != len(headers):
+        _refuse_duplicates(headers)
+    is_chunked = b"transfer-encoding" in fields
+    content_length = -1 if is_chunked else int(fields.get(b"content-length", b"0"))
+    if content_length > MAX_CONTENT_LENGTH:
+        raise invalid_argument(f"Content-Length is {content_length}, must be in range (0, {MAX_CONTENT_LENGTH})")
+    length_text = fields.get(b"inference-header-content-length")
+    encoding = fields.get(b"content-encoding")
+    accepted = fields.get(b"accept-encoding")
+    return Head(
+        content_length,
+        None if length_text is None else parse_header_length(length_text.decode("latin-1")),
+        "" if encoding is None else _coding(encoding),
+        "" if accepted is None else accepted.decode("latin-1"),
+    )
+
+
+def make_body(head: Head, limits: RequestLimits, is_generate: bool) -> Body:
+    """Return where the body goes. Raises INVALID_ARGUMENT when the announced sizes are over the limit."""
+    limit = limits.max_json_size_bytes
+    json_size = head.content_length if head.header_length is None or is_generate else head.header_length
+    # A raw binary request is one tensor: it counts as a whole, and so does everything compressed.
+    if head.header_length == 0 or head.encoding:
+        json_size = head.content_length
+    if json_size > limit:
+        raise invalid_argument(
+            f"request JSON size of {json_size} bytes exceeds the limit of {limit} bytes, raise it with --http-max-input-size"
+        )
+    json_length = head.header_length or 0
+    return Body(head.content_length, limit + json_length, json_length)
+
+
+class HotExchange(Exchange):
+    """A hot request: its body is filled by the connection, then `start` is called."""
+
+    __slots__ = ("body", "handle", "head", "limits", "route", "service")
+
+    def __init__(
+        self,
+        connection: Transmitter,
+        service: InferenceService,
+        route: HotRoute,
+        limits: RequestLimits,
+    ) -> None:
+        super().__init__(connection, b"", keep_alive=True)
+        self.service = service
+        self.route = route
+        self.limits = limits
+        self.handle: InferHandle | None = None
+
+    def open(self, head: Head, body: Body, extra: bytes, keep_alive: bool) -> None:
+        """Take what the head tells; before any byte of the body."""
+        self.head = head
+        self.body = body
+        self.extra = extra
+        self.keep_alive = keep_alive
+
+    def start(self) -> None:
+        """See `Exchange.start`."""
+        try:
+            self.answer(self._whole_body())
+        except InferenceServerError as error:
+            self.respond_error(error)
+
+    def answer(self, body: Buffer) -> None:
+        """Decode `body` and put the question to the service. May raise InferenceServerError."""
+        raise NotImplementedError
+
+    def fail(self, error: InferenceServerError) -> None:
+        """See `ResponseSink.fail`."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """See `Exchange.cancel`."""
+        super().cancel()
+        if self.handle is not None:
+            self.handle.cancel()
+
+    def _whole_body(self) -> Buffer:
+        body = self.body.take()
+        if self.head.encoding and self.head.encoding != "identity":
+            return decompress(body, self.head.encoding, self.limits.max_json_size_bytes)
+        return body
+
+
+def _coding(value: bytes) -> str:
+    return value.decode("latin-1").strip().lower()
+
+
+def _refuse_duplicates(headers: Headers) -> None:
+    names = [name for name, _ in headers]
+    for name in _ONCE:
+        if names.count(name) > 1:
+            raise invalid_argument(f"the header '{name.decode()}' is there {names.count(name)} times, it may be there once")

@@ -1,0 +1,417 @@
+"""The protocol class of one HTTP/1.1 connection.
+
+Owns framing limits, the order of responses, time-outs, half-closed and lost clients. Hot routes become `Exchange`s answered in
+place, everything else a task of the Starlette app by uvicorn's own `RequestResponseCycle`; both wait in one queue, so responses
+keep the order of requests. What is relied on of uvicorn's class is held by tests/unit/frontends/test_uvicorn_contract.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from naiad.errors import InferenceServerError
+from naiad.frontends.http.connection import reply
+from naiad.frontends.http.connection.body import Body, DirectReceiver
+from naiad.frontends.http.connection.exchange import Exchange, Preflight, Refusal
+from naiad.frontends.http.connection.half_close import HalfCloseWatch
+from naiad.frontends.http.connection.hot import HotExchange
+from naiad.frontends.http.connection.site import HttpSite
+from naiad.frontends.http.connection.timeouts import MessageClock
+
+Buffer = bytes | bytearray | memoryview
+
+MAX_HEAD_BYTES = 64 * 1024
+MAX_HEADER_LINES = 256
+MAX_CHUNKS = 65_536
+MAX_PIPELINED = 32
+LINGER_SECONDS = 2.0
+
+_log = logging.getLogger("naiad.http")
+
+
+class HttpConnection(HttpToolsProtocol):
+    """See the module. Loop thread only."""
+
+    def __init__(self, site: HttpSite) -> None:
+        super().__init__(site.config, site.state, {}, _loop=site.loop)
+        self.access_log = False
+        self._site = site
+        self._head_bytes = 0
+        self._is_in_head = False
+        self._is_discarding = False
+        self._is_continue_due = False
+        self._is_pumping = False
+        self._receiving: HotExchange | None = None
+        self._asgi_chunks = 0
+        self._active: Exchange | RequestResponseCycle | None = None
+        self._queue: deque[Exchange | RequestResponseCycle] = deque()
+        self._clock = MessageClock(site.loop, site.options, self)
+        self._half_close: HalfCloseWatch | None = None
+
+    # --- the transport's calls
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See `asyncio.BaseProtocol`. Beyond the limit of connections a client gets 503 and the door."""
+        super().connection_made(transport)
+        self._clock.start()
+        if len(self.connections) > self._site.options.max_connections:
+            limit = self._site.options.max_connections
+            self._refuse(503, f"too many connections: the limit is {limit}, raise it with --http-max-connections")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.BaseProtocol`. Whatever runs for the client is given up."""
+        self._clock.stop()
+        if self._half_close is not None:
+            self._half_close.stop()
+        waiting, self._queue = [self._active, *self._queue], deque()
+        self._active = self._receiving = None
+        for item in waiting:
+            if isinstance(item, Exchange):
+                item.cancel()
+            elif item is not None:
+                item.disconnected = True
+                item.message_event.set()
+        super().connection_lost(exc)
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """See `asyncio.Protocol`. A client that only closed its own direction still gets the answers to whole requests."""
+        if self._active is None and not self._queue:
+            return None
+        if self._receiving is not None or self._is_in_head or self._is_discarding:
+            return None
+        self._half_close = HalfCloseWatch(self.loop, self.transport, self._is_before_response)
+        self._half_close.start()
+        return True
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        if self._is_discarding:
+            return
+        self._clock.last_data = self.loop.time()
+        self._head_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._ignore_upgrade()
+        except httptools.HttpParserCallbackError:
+            _log.exception("a request failed by a fault of the server")
+            self._refuse(500, "internal error, see the server's log")
+        except httptools.HttpParserError as error:
+            self._refuse(400, f"malformed HTTP request: {error}")
+        else:
+            if self._is_in_head and self._head_bytes > MAX_HEAD_BYTES:
+                self._refuse(431, f"the request's head is larger than {MAX_HEAD_BYTES} bytes")
+            receiving = self._receiving
+            if receiving is not None and receiving.body.is_direct:
+                self._receive_direct(receiving.body)
+
+    # --- the parser's calls
+
+    def on_message_begin(self) -> None:
+        """See httptools."""
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+        self._is_in_head = True
+        self._clock.begin_message()
+
+    def on_url(self, url: bytes) -> None:
+        """See httptools."""
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """See httptools; called for trailers too, which are counted and dropped."""
+        if not self._is_in_head:
+            self._head_bytes += len(name) + len(value)
+            if self._head_bytes > MAX_HEAD_BYTES and not self._is_discarding:
+                self._refuse(431, f"the request's trailers are larger than {MAX_HEAD_BYTES} bytes")
+            return
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """See httptools. From here on it is known who answers."""
+        if self._is_discarding:
+            return
+        self._is_in_head = False
+        self._head_bytes = 0
+        if len(self.headers) > MAX_HEADER_LINES:
+            self._refuse(431, f"the request has {len(self.headers)} header lines, at most {MAX_HEADER_LINES} are allowed")
+            return
+        site = self._site
+        method = self.parser.get_method()
+        keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
+        extra = site.cors_lines(self.headers)
+        if method == b"POST":
+            route = site.routes.find(self.url)
+            if route is not None:
+                self._begin_hot(site.open(route, self, self.headers, extra, keep_alive))
+                return
+        elif method == b"OPTIONS":
+            lines = site.preflight(self.headers)
+            if lines is not None:
+                self._admit(Preflight(self, lines, keep_alive))
+                return
+        self._begin_asgi(method, extra, keep_alive)
+
+    def on_body(self, body: bytes) -> None:
+        """See httptools."""
+        if self._is_discarding:
+            return
+        self._head_bytes = 0
+        exchange = self._receiving
+        if exchange is not None:
+            exchange.body.add(body)
+            if exchange.body.length < 0:
+                self._check_chunks(exchange.body)
+        elif self.cycle is not None and not self.cycle.response_complete:
+            self._asgi_chunks += 1
+            if self._asgi_chunks > MAX_CHUNKS:
+                self._refuse(400, f"the body has too many chunks: at most {MAX_CHUNKS} are allowed")
+                return
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """See httptools."""
+        self._clock.end_message()
+        if self._is_discarding:
+            return
+        exchange = self._receiving
+        if exchange is not None:
+            self._receiving = None
+            self._is_continue_due = False
+            self._admit(exchange)
+        elif self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.more_body = False
+            self.cycle.message_event.set()
+
+    # --- what exchanges call (`Transmitter`)
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """See `Transmitter.write`. Small responses leave in one piece, large ones without a copy of ours."""
+        transport = self.transport
+        if transport.is_closing():
+            return
+        if sum(map(len, buffers)) <= 4096:
+            transport.write(b"".join(buffers))
+        else:
+            transport.writelines(buffers)
+
+    def end(self, exchange: Exchange) -> None:
+        """See `Transmitter.end`."""
+        self.server_state.total_requests += 1
+        self._active = None
+        if exchange.keep_alive and self._half_close is None:
+            self._pump()
+        elif exchange.must_discard:
+            self._linger()
+        elif not self._queue or self._half_close is None:
+            self.transport.close()
+        else:
+            self._pump()
+
+    def is_closing_wanted(self) -> bool:
+        """See `Transmitter.is_closing_wanted`."""
+        return self._site.service.is_draining()
+
+    # --- order
+
+    def on_response_complete(self) -> None:
+        """See uvicorn: the active response of the Starlette app is complete."""
+        self.server_state.total_requests += 1
+        self._active = None
+        if self.transport.is_closing():
+            return
+        if self._half_close is not None and not self._queue:
+            self.transport.close()
+            return
+        self.flow.resume_reading()
+        self._pump()
+
+    def shutdown(self) -> None:
+        """End the connection: at once when nothing runs on it, else after the response that is being made."""
+        if self._active is None and not self._queue:
+            self.transport.close()
+        elif isinstance(self._active, RequestResponseCycle):
+            self._active.keep_alive = False
+
+    def fail_active(self, error: InferenceServerError) -> None:
+        """End the hot request that is being answered with `error`; the server can't wait for it any longer."""
+        active = self._active
+        if isinstance(active, HotExchange):
+            active.keep_alive = False
+            active.fail(error)
+
+    def close_idle(self) -> None:
+        """Close a connection whose client keeps it without a request."""
+        if self._active is None and not self._queue:
+            self.transport.close()
+
+    def give_up_message(self, text: str) -> None:
+        """Refuse the request that is arriving too slowly."""
+        self._refuse(408, text)
+
+    @property
+    def is_in_head(self) -> bool:
+        """Whether a request's head has begun and isn't complete."""
+        return self._is_in_head
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a whole request waits for its answer."""
+        return self._active is not None or bool(self._queue)
+
+    @property
+    def body_received(self) -> int:
+        """How many bytes of the arriving body are here; only its changes mean something."""
+        if self._receiving is not None:
+            return self._receiving.body.received
+        return self._asgi_chunks
+
+    def _is_before_response(self) -> bool:
+        active = self._active
+        if isinstance(active, Exchange):
+            return not active.is_streaming
+        return active is not None and not active.response_started
+
+    def _admit(self, item: Exchange | RequestResponseCycle) -> None:
+        """Queue a request for its turn."""
+        self._queue.append(item)
+        if len(self._queue) >= MAX_PIPELINED:
+            self.flow.pause_reading()
+        if self._active is None:
+            self._pump()
+
+    def _pump(self) -> None:
+        """Start what waits, one at a time; what ends at once is followed by the next without recursion."""
+        if self._is_pumping:
+            return
+        self._is_pumping = True
+        while self._queue and self._active is None and not self.transport.is_closing():
+            item = self._active = self._queue.popleft()
+            if isinstance(item, Exchange):
+                try:
+                    item.start()
+                except Exception:
+                    item.respond_fault()
+            else:
+                self._start_asgi_task(item, self.app)
+        self._is_pumping = False
+        if self._active is None and not self._queue:
+            self._clock.last_data = self.loop.time()
+            if self._is_continue_due:
+                self._is_continue_due = False
+                self.write([reply.CONTINUE])
+        if len(self._queue) < MAX_PIPELINED:
+            self.flow.resume_reading()
+
+    # --- beginnings
+
+    def _begin_hot(self, exchange: HotExchange | Refusal) -> None:
+        if isinstance(exchange, Refusal):
+            self._receiving = None
+            self._stop_reading_for(exchange)
+            return
+        self._receiving = exchange
+        if self.expect_100_continue:
+            if self.is_busy:
+                self._is_continue_due = True
+            else:
+                self.write([reply.CONTINUE])
+
+    def _begin_asgi(self, method: bytes, extra: bytes, keep_alive: bool) -> None:
+        try:
+            scope = self._site.scope(method, self.url, self.headers, self.parser.get_http_version())
+        except InferenceServerError as error:
+            self._refuse(400, error.message)
+            return
+        scope["server"], scope["client"], scope["scheme"] = self.server, self.client, self.scheme
+        self._asgi_chunks = 0
+        self._receiving = None
+        self.scope = scope
+        self.cycle = RequestResponseCycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=_as_pairs(extra),
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=keep_alive and not self.is_closing_wanted(),
+            on_response=self.on_response_complete,
+        )
+        self._admit(self.cycle)
+
+    def _receive_direct(self, body: Body) -> None:
+        """Let the loop write the rest of a large body into its buffer."""
+
+        def complete() -> None:
+            self.transport.set_protocol(self)
+            # The old parser still waits for the body that went past it.
+            self.parser = httptools.HttpRequestParser(self)
+            self._clock.last_data = self.loop.time()
+            self.on_message_complete()
+
+        self.transport.set_protocol(DirectReceiver(self, body, complete))
+
+    # --- ends
+
+    def _ignore_upgrade(self) -> None:
+        """Answer as HTTP/1.1 what asked for another protocol; what follows it can't be read any more."""
+        self._is_discarding = True
+        last = self._queue[-1] if self._queue else self._active
+        if last is not None:
+            last.keep_alive = False
+
+    def _check_chunks(self, body: Body) -> None:
+        if body.is_over_limit:
+            self._refuse(
+                413,
+                f"the request's body exceeds {body.limit} bytes, the limit for bodies of unknown length: raise it with "
+                "--http-max-input-size or send Content-Length",
+            )
+        elif body.chunk_count > MAX_CHUNKS:
+            self._refuse(400, f"the body has too many chunks: at most {MAX_CHUNKS} are allowed")
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answer the arriving request with an error in its turn, and read no further."""
+        if self._is_discarding:
+            return
+        cycle = self.cycle
+        if self._receiving is None and cycle is not None and cycle.more_body and cycle is self._active:
+            # The app waits for a body that will never be complete; it has not answered yet.
+            cycle.disconnected = True
+            cycle.message_event.set()
+            self._active = None
+        self._receiving = None
+        self._stop_reading_for(Refusal(self, self._site.cors_lines(self.headers or []), status, message))
+
+    def _stop_reading_for(self, refusal: Refusal) -> None:
+        self._is_discarding = True
+        self._is_in_head = False
+        self._clock.end_message()
+        self._admit(refusal)
+
+    def _linger(self) -> None:
+        """Close our direction and throw away what still comes, so that the client reads the answer before a reset."""
+        self._is_discarding = True
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+def _as_pairs(lines: bytes) -> list[tuple[bytes, bytes]]:
+    """Return whole header lines as the pairs that uvicorn wants."""
+    pairs = [line.split(b": ", 1) for line in lines.split(b"\r\n") if line]
+    return [(name.lower(), value) for name, value in pairs]

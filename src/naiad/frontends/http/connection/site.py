@@ -1,0 +1,105 @@
+"""What all connections of one listener share, and how a request's head becomes an exchange.
+
+Owns access rules, CORS and header forwarding as connections apply them: in this one place, for hot and other routes alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+from urllib.parse import unquote
+
+import httptools
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from naiad.errors import InferenceServerError, invalid_argument
+from naiad.frontends.http.access import AccessRules
+from naiad.frontends.http.connection.exchange import Refusal, Transmitter
+from naiad.frontends.http.connection.generate import GenerateExchange
+from naiad.frontends.http.connection.hot import Headers, HotExchange, make_body, read_head
+from naiad.frontends.http.connection.infer import InferExchange
+from naiad.frontends.http.connection.routes import HotKind, HotRoute, HotRoutes
+from naiad.frontends.http.cors import CorsPolicy
+from naiad.frontends.http.header_forward import HeaderForwarder
+from naiad.frontends.http.options import HttpOptions
+from naiad.frontends.http.status import STATUS_OF_CODE
+from naiad.request.service import InferenceService
+from naiad.wire.limits import RequestLimits
+
+_INFERENCE = "inference"
+
+
+class HttpSite:
+    """See the module. `app` answers what isn't hot; `has_hot_routes` is False for the metrics listener."""
+
+    def __init__(
+        self,
+        service: InferenceService,
+        options: HttpOptions,
+        app: Any,
+        loop: asyncio.AbstractEventLoop,
+        has_hot_routes: bool = True,
+    ) -> None:
+        self.service = service
+        self.options = options
+        self.loop = loop
+        self.config = Config(app, ws="none", lifespan="off", log_config=None, access_log=False)
+        self.config.load()
+        self.state = ServerState()
+        self.routes = HotRoutes(has_hot_routes)
+        self._limits = RequestLimits(options.max_input_size_bytes)
+        self._access = AccessRules(options.restricted)
+        self._cors = CorsPolicy(options.cors_origins)
+        self._forwarder = HeaderForwarder(options.header_forward_pattern)
+
+    def cors_lines(self, headers: Headers) -> bytes:
+        """Return the header lines that every response to this request carries; b"" when CORS is off."""
+        return self._cors.headers_for(headers) if self._cors.is_enabled else b""
+
+    def preflight(self, headers: Headers) -> bytes | None:
+        """Return the header lines that answer a preflight request, or None when this isn't one or CORS is off."""
+        return self._cors.preflight(headers) if self._cors.is_enabled else None
+
+    def open(
+        self, route: HotRoute, connection: Transmitter, headers: Headers, extra: bytes, keep_alive: bool
+    ) -> HotExchange | Refusal:
+        """Return the exchange that a hot request's head begins, or its refusal: nothing of the body is read for that."""
+        error_text = self._access.check(_INFERENCE, headers)
+        if error_text is not None:
+            return Refusal(connection, extra, 403, error_text)
+        try:
+            return self._open(route, connection, headers, extra, keep_alive)
+        except InferenceServerError as error:
+            return Refusal(connection, extra, STATUS_OF_CODE[error.code], error.message)
+
+    def scope(self, method: bytes, target: bytes, headers: Headers, http_version: str) -> dict[str, Any]:
+        """Return the ASGI scope of a request without its addresses. Raises INVALID_ARGUMENT for a target that is no URL."""
+        try:
+            url = httptools.parse_url(target)
+            raw_path: bytes = url.path or b"/"
+            path = unquote(raw_path.decode("ascii"))
+        except (httptools.HttpParserError, UnicodeDecodeError) as error:
+            raise invalid_argument(f"the request target {target[:200]!r} is not a valid URL") from error
+        return {
+            "type": "http",
+            "asgi": {"version": self.config.asgi_version, "spec_version": "2.3"},
+            "http_version": http_version,
+            "method": method.decode("ascii"),
+            "root_path": "",
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": url.query or b"",
+            "headers": headers,
+            "state": {},
+        }
+
+    def _open(self, route: HotRoute, connection: Transmitter, headers: Headers, extra: bytes, keep_alive: bool) -> HotExchange:
+        head = read_head(headers)
+        is_generate = route.kind is not HotKind.INFER
+        exchange = (GenerateExchange if is_generate else InferExchange)(connection, self.service, route, self._limits)
+        body = make_body(head, self._limits, is_generate)
+        if not is_generate:
+            cast("InferExchange", exchange).forwarded = self._forwarder.parameters(headers)
+        exchange.open(head, body, extra, keep_alive)
+        return exchange

@@ -1,0 +1,84 @@
+"""The default scheduler: first in, first out, one request an execution, no limit and no deadline.
+
+Owns the queue of one model version. It has no policy file, since there is nothing to decide.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from naiad.clock import Clock
+from naiad.errors import unavailable
+from naiad.request.batch import Batch, Instance
+from naiad.request.request import InferRequest
+
+
+class DirectScheduler:
+    """See `Scheduler`."""
+
+    def __init__(self, instances: Sequence[Instance], clock: Clock) -> None:
+        self._idle = list(reversed(instances))
+        self._clock = clock
+        self._queue: OrderedDict[InferRequest, None] = OrderedDict()
+        self._running = 0
+        self._is_dispatch_due = False
+        self._is_dispatching = False
+        self._is_stopped = False
+        self._idle_callbacks: list[Callable[[], None]] = []
+
+    def enqueue(self, request: InferRequest) -> None:
+        """See `Scheduler.enqueue`. What arrives in one turn of the loop is dispatched together, at its end."""
+        if self._is_stopped:
+            raise unavailable("Server is stopping, scheduler for model has stopped accepting new inference requests")
+        request.on_cancel = self._drop
+        self._queue[request] = None
+        if self._idle and not self._is_dispatch_due:
+            self._is_dispatch_due = True
+            self._clock.call_soon(self._dispatch)
+
+    def pending_count(self) -> int:
+        """See `Scheduler.pending_count`."""
+        return len(self._queue)
+
+    def running_count(self) -> int:
+        """See `Scheduler.running_count`."""
+        return self._running
+
+    def stop(self) -> None:
+        """See `Scheduler.stop`."""
+        self._is_stopped = True
+
+    def on_idle(self, callback: Callable[[], None]) -> None:
+        """See `Scheduler.on_idle`."""
+        self._idle_callbacks.append(callback)
+        self._check_idle()
+
+    def _dispatch(self) -> None:
+        self._is_dispatch_due = False
+        # An instance that runs in place is free again before `submit` returns: this loop goes on with it, without recursion.
+        self._is_dispatching = True
+        while self._queue and self._idle:
+            request, _ = self._queue.popitem(last=False)
+            request.on_cancel = None
+            self._running += 1
+            self._idle.pop().submit(Batch([request], request.batch_size), self._on_done)
+        self._is_dispatching = False
+        self._check_idle()
+
+    def _on_done(self, instance: Instance) -> None:
+        self._idle.append(instance)
+        self._running -= 1
+        if not self._is_dispatching and not self._is_dispatch_due:
+            self._dispatch()
+
+    def _drop(self, request: InferRequest) -> None:
+        del self._queue[request]
+        self._check_idle()
+
+    def _check_idle(self) -> None:
+        if not self._idle_callbacks or self._queue or self._running:
+            return
+        callbacks, self._idle_callbacks = self._idle_callbacks, []
+        for callback in callbacks:
+            callback()

@@ -1,0 +1,125 @@
+"""The composition root: the only place that constructs everything and joins it.
+
+Owns no behaviour. What is made here is handed to `server.process`, which runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from dataclasses import dataclass
+
+from naiad import __version__
+from naiad.backends.table import BackendTable
+from naiad.clock import LoopClock
+from naiad.config.options import ServerOptions
+from naiad.core.server import Identity, InferenceServer
+from naiad.execution.placement import TurnBudget
+from naiad.execution.threads import ThreadPool
+from naiad.frontends.http import listener
+from naiad.frontends.http.app import create_app
+from naiad.frontends.http.connection.site import HttpSite
+from naiad.frontends.http.listener import HttpListener
+from naiad.frontends.http.options import HttpOptions
+from naiad.frontends.metrics.app import create_app as create_metrics_app
+from naiad.observability.logs import LogSettings
+from naiad.observability.metrics import MetricsRegistry, ModelMetricsSource
+from naiad.repository.layout import ScanResult
+from naiad.repository.loader import Loader, LoadSettings
+from naiad.repository.manager import RepositoryManager
+from naiad.repository.model import Model, Runtime
+
+SINGLE_FILE_SUFFIXES = (".onnx",)
+
+
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """The bound sockets, None where the operator doesn't want the service."""
+
+    http: socket.socket | None
+    metrics: socket.socket | None
+
+    def line(self) -> str:
+        """Return the one line for programs that says where the server listens."""
+        addresses = {name: listener.address_of(sock) for name, sock in (("http", self.http), ("metrics", self.metrics)) if sock}
+        return f"NAIAD_LISTENING {json.dumps(addresses)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Everything that runs."""
+
+    core: InferenceServer
+    repository: RepositoryManager
+    listeners: tuple[HttpListener, ...]
+    pool: ThreadPool
+    found: ScanResult
+
+
+def bind(options: ServerOptions) -> Sockets:
+    """Bind every port. Raises InferenceServerError for one that can't be had."""
+    http = metrics = None
+    if options.allow_http:
+        http = listener.bind(options.http_address, options.http_port, options.reuse_http_port)
+    try:
+        if options.allow_metrics:
+            metrics = listener.bind(options.metrics_address, options.metrics_port)
+    except Exception:
+        if http is not None:
+            http.close()
+        raise
+    return Sockets(http, metrics)
+
+
+def assemble(
+    options: ServerOptions, found: ScanResult, sockets: Sockets, logs: LogSettings, loop: asyncio.AbstractEventLoop
+) -> Server:
+    """Construct a server; nothing is loaded and nothing listens yet."""
+    clock = LoopClock(loop)
+    pool = ThreadPool(options.thread_count, loop)
+    runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), options.in_place)
+    loader = Loader(BackendTable(), LoadSettings(not options.disable_auto_complete_config, options.backend_config))
+    repository = RepositoryManager(loader, runtime, options.model_load_thread_count)
+    repository.announce(found)
+    core = InferenceServer(Identity(options.id, __version__), repository, logs, options.strict_readiness)
+    registry = MetricsRegistry(
+        counter_latencies=options.metrics_config.counter_latencies,
+        cpu_metrics=options.allow_cpu_metrics,
+        interval_ms=options.metrics_interval_ms,
+    )
+    repository.on_ready = lambda model: registry.add_model(_metrics_source(model))
+    repository.on_gone = lambda model: registry.remove_model(model.plan.name, str(model.plan.version))
+    http_options = _http_options(options)
+    listeners = []
+    if sockets.http is not None:
+        listeners.append(HttpListener(HttpSite(core, http_options, create_app(core, http_options), loop), sockets.http))
+    if sockets.metrics is not None:
+        site = HttpSite(core, HttpOptions(), create_metrics_app(registry), loop, has_hot_routes=False)
+        listeners.append(HttpListener(site, sockets.metrics))
+    return Server(core, repository, tuple(listeners), pool, found)
+
+
+def _metrics_source(model: Model) -> ModelMetricsSource:
+    plan = model.plan
+    return ModelMetricsSource(
+        name=plan.name,
+        version=str(plan.version),
+        tags=plan.metric_tags,
+        statistics=model.statistics,
+        pending_count=model.scheduler.pending_count,
+        load_seconds=model.load_seconds,
+    )
+
+
+def _http_options(options: ServerOptions) -> HttpOptions:
+    return HttpOptions(
+        max_input_size_bytes=options.http_max_input_size,
+        cors_origins=options.http_cors_origin,
+        restricted=options.http_restricted_api,
+        header_forward_pattern=options.http_header_forward_pattern,
+        header_timeout_s=options.http_header_timeout_secs,
+        body_timeout_s=options.http_body_timeout_secs,
+        keep_alive_timeout_s=options.http_keep_alive_timeout_secs,
+        max_connections=options.http_max_connections,
+    )

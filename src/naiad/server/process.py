@@ -1,0 +1,166 @@
+"""A server process from its options to its exit code: start, signals, drain.
+
+Owns the order of start and stop, and what is changed for the whole process (signal handlers, the GIL's switch interval, the
+garbage collector), which happens here and never at import.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from naiad.config.options import ServerOptions
+from naiad.errors import InferenceServerError, invalid_argument, unavailable
+from naiad.observability.logs import LogSettings
+from naiad.repository.layout import ScanResult, scan
+from naiad.server import assembly, banner
+from naiad.server.assembly import Server, Sockets
+
+# A thread waits this long for the GIL of a busy loop thread (5 ms by default); see docs/decisions.md for the measurement.
+SWITCH_INTERVAL_SECONDS = 0.001
+
+_CLOSE_SECONDS = 1.0
+
+_log = logging.getLogger("naiad.server")
+
+
+def run(options: ServerOptions) -> int:
+    """Serve until a signal ends it; return the exit code: 0 after a clean stop, 1 when the start or the drain failed."""
+    logs = LogSettings.install(options)
+    try:
+        found = scan(options.model_repository, assembly.SINGLE_FILE_SUFFIXES)
+        if not found.sources and not found.duplicates:
+            places = ", ".join(map(str, options.model_repository))
+            raise invalid_argument(f"nothing to load: there is no model in {places}")
+        sockets = assembly.bind(options)
+    except InferenceServerError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        return 1
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    loop = _new_loop()
+    try:
+        return loop.run_until_complete(_Process(options, found, sockets, logs, loop).run())
+    finally:
+        loop.close()
+
+
+class _Process:
+    """One run of a server on one loop."""
+
+    def __init__(
+        self,
+        options: ServerOptions,
+        found: ScanResult,
+        sockets: Sockets,
+        logs: LogSettings,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._options = options
+        self._sockets = sockets
+        self._loop = loop
+        self._server = assembly.assemble(options, found, sockets, logs, loop)
+        self._stop_wanted = asyncio.Event()
+        self._interrupts = 0
+
+    async def run(self) -> int:
+        self._catch_signals()
+        for listener in self._server.listeners:
+            await listener.start()
+        print(self._sockets.line(), flush=True)
+        loading = self._loop.create_task(self._server.repository.load_all(self._server.found))
+        stopping = self._loop.create_task(self._stop_wanted.wait())
+        await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if loading.done():
+            loading.result()
+            if not self._is_start_good():
+                stopping.cancel()
+                await self._close(self._server)
+                return 1
+            self._announce_ready()
+            await stopping
+        return await self._drain()
+
+    def _is_start_good(self) -> bool:
+        failures = self._server.repository.failures()
+        for name, reason in failures:
+            print(f"error: model '{name}' failed to load: {reason}", file=sys.stderr)
+        if failures and self._options.exit_on_error:
+            print("error: exiting since a model failed to load, --exit-on-error=false serves the others", file=sys.stderr)
+            return False
+        return True
+
+    def _announce_ready(self) -> None:
+        self._server.core.mark_loaded()
+        # What is alive now stays: the collector needn't look at it again.
+        gc.collect()
+        gc.freeze()
+        for line in banner.lines(self._server, self._sockets):
+            print(line)
+        sys.stdout.flush()
+
+    def _catch_signals(self) -> None:
+        self._loop.add_signal_handler(signal.SIGTERM, self._stop_wanted.set)
+        self._loop.add_signal_handler(signal.SIGINT, self._interrupt)
+
+    def _interrupt(self) -> None:
+        """The first ^C stops as SIGTERM does, the second ends the process at once."""
+        self._interrupts += 1
+        if self._interrupts > 1:
+            _exit_now(130)
+        self._stop_wanted.set()
+
+    async def _drain(self) -> int:
+        """Let go of what runs, in order: readiness, new requests, requests in flight, connections, models."""
+        server, timeout_s = self._server, self._options.exit_timeout_secs
+        _log.info("stopping: waiting up to %d s for what is in flight", timeout_s)
+        server.core.mark_not_ready()
+        await asyncio.sleep(self._options.shutdown_delay_secs)
+        server.core.begin_drain()
+        try:
+            await asyncio.wait_for(_event(self._loop, server.core.on_idle), timeout_s)
+        except asyncio.TimeoutError:
+            _log.error("Exit timeout expired. Exiting immediately.")
+            error = unavailable("the server is shutting down and its exit timeout has expired")
+            for listener in server.listeners:
+                listener.fail_requests(error)
+                await listener.stop(_CLOSE_SECONDS)
+            _exit_now(1)
+        await self._close(server)
+        _log.info("stopped")
+        return 0
+
+    async def _close(self, server: Server) -> None:
+        for listener in server.listeners:
+            await listener.stop(_CLOSE_SECONDS)
+        await server.repository.close()
+        server.pool.close()
+
+
+async def _event(loop: asyncio.AbstractEventLoop, subscribe: Callable[[Callable[[], None]], None]) -> None:
+    """Wait until the callback that `subscribe` is given was called."""
+    done = loop.create_future()
+    subscribe(lambda: done.done() or done.set_result(None))
+    await done
+
+
+def _exit_now(code: int) -> None:
+    """End the process without waiting for threads: an engine in the middle of a batch can't be stopped any other way."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    logging.shutdown()
+    os._exit(code)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop of uvloop where there is one; the policy of the process stays as it is."""
+    try:
+        import uvloop  # noqa: PLC0415 — not available everywhere
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
