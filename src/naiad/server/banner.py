@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from naiad.frontends.http.listener import address_of
@@ -9,8 +10,9 @@ from naiad.server.assembly import Server, Sockets
 
 
 def lines(server: Server, sockets: Sockets) -> Iterator[str]:
-    """Yield the lines, for a person's eyes."""
+    """Yield one line for programs, `NAIAD_READY {"models": 3}`, then those for a person's eyes."""
     index = server.repository.index(is_ready_only=False)
+    yield f"NAIAD_READY {json.dumps({'models': sum(entry.state == 'READY' for entry in index)})}"
     width = max((len(entry.name) for entry in index), default=0)
     yield f"{'model':<{width}}  version  status"
     for entry in index:

@@ -98,7 +98,7 @@ class Exchange:
 
 
 class Refusal(Exchange):
-    """A request that is refused by its head or its framing alone; `must_discard`: what is still to come of it is thrown away."""
+    """A request that is refused by its head or its framing alone; what is still to come of it is thrown away."""
 
     __slots__ = ("_error", "_status")
 
