@@ -100,9 +100,9 @@ def compare(setting: Setting, scenarios: Sequence[Scenario], variants: Sequence[
             triton = stack.enter_context(setting.triton("identity", models, ()))
         rows: list[Comparison] = []
         for scenario in scenarios:
-            ours = {each: Subject(each.title, naiad, naiad_identity(scenario.family, each).name) for each in variants if naiad}
+            ours = [Subject(each.title, naiad, naiad_identity(scenario.family, each).name) for each in variants if naiad]
             theirs = Subject("", triton, triton_identity(scenario.family).name) if triton else None
-            rows += _compare_one(setting, scenario, list(ours.values()), theirs)
+            rows += _compare_one(setting, scenario, ours, theirs)
         return rows
 
 
@@ -111,15 +111,15 @@ def _compare_one(setting: Setting, scenario: Scenario, ours: Sequence[Subject], 
     plan = LoadPlan(scenario.concurrency, setting.duration_s)
     shot = Shot(inputs, {"OUTPUT0": inputs["INPUT0"]}, scenario.form, plan, scenario.generator)
     subjects = [*ours, *([theirs] if theirs else [])]
-    samples: dict[Subject, list[Sample]] = {subject: [] for subject in subjects}
+    samples: list[list[Sample]] = [[] for _ in subjects]
     for number in range(setting.rounds):
-        for subject in subjects:
+        for subject, taken in zip(subjects, samples):
             print(f"{scenario.name}, round {number + 1}: {subject.server.name} {subject.title}", flush=True)
-            samples[subject].append(fire(setting, subject, shot))
-    triton = samples[theirs] if theirs else []
+            taken.append(fire(setting, subject, shot))
+    triton = samples[-1] if theirs else []
     if not ours:
         return [_row(scenario, "", [], triton)]
-    return [_row(scenario, subject.title, samples[subject], triton) for subject in ours]
+    return [_row(scenario, subject.title, naiad, triton) for subject, naiad in zip(ours, samples)]
 
 
 def _row(scenario: Scenario, variant: str, naiad: Sequence[Sample], triton: Sequence[Sample]) -> Comparison:

@@ -13,35 +13,11 @@ from bench.scenarios import IDENTITY
 from bench.servers import Launch, serving
 from bench.triton_setup import Program
 
-# The identity over HTTP, ready at once, with a child process that outlives it unless it is stopped.
-SERVER = """
-import http.server, json, subprocess, sys
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        statistics = {"inference_stats": {"success": {"count": 7}}}
-        self.answer({} if self.path == "/v2/health/ready" else {"model_stats": [statistics] * 2})
-    def do_POST(self):
-        inputs = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["inputs"]
-        self.answer({"outputs": [{**tensor, "name": "OUTPUT0"} for tensor in inputs]})
-    def answer(self, value):
-        body = json.dumps(value).encode()
-        self.send_response(404 if self.path.startswith("/v2/models/absent/") else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
-print('NAIAD_LISTENING {"http": "127.0.0.1:%d"}' % server.server_port, flush=True)
-server.serve_forever()
-"""
 
-
-def launch(code: str) -> Launch:
-    return Launch("Small", Program(Path(sys.executable)), ("-c", code))
-
-
-def test_a_server_is_measured_with_its_children_and_nothing_of_it_is_left_behind(tmp_path: Path) -> None:
-    with serving(launch(SERVER), tmp_path / "log") as server:
+def test_a_server_is_measured_with_its_children_and_nothing_of_it_is_left_behind(
+    tmp_path: Path, small_launch_with_child: Launch
+) -> None:
+    with serving(small_launch_with_child, tmp_path / "log") as server:
         family = [server.process, *server.process.children()]
         assert len(family) == 2
         pss_bytes, rss_bytes = server.memory_bytes()
@@ -54,9 +30,9 @@ def test_a_server_is_measured_with_its_children_and_nothing_of_it_is_left_behind
         server.cpu_s()
 
 
-def test_a_failure_while_it_serves_stops_the_server_too(tmp_path: Path) -> None:
+def test_a_failure_while_it_serves_stops_the_server_too(tmp_path: Path, small_launch: Launch) -> None:
     def fail_while_serving() -> None:
-        with serving(launch(SERVER), tmp_path / "log") as server:
+        with serving(small_launch, tmp_path / "log") as server:
             seen.append(server.process)
             raise KeyboardInterrupt
 
@@ -67,19 +43,20 @@ def test_a_failure_while_it_serves_stops_the_server_too(tmp_path: Path) -> None:
 
 
 def test_a_server_that_ends_before_it_is_ready_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> None:
+    failing = Launch("Small", Program(Path(sys.executable)), ("-c", "print('no such model'); raise SystemExit(3)"))
     with (
         pytest.raises(BenchError, match=r"(?s)Small ended with code 3 before it was ready.*no such model"),
-        serving(launch("print('no such model'); raise SystemExit(3)"), tmp_path / "log"),
+        serving(failing, tmp_path / "log"),
     ):
         pytest.fail("it counted as ready")
 
 
-def test_answers_are_compared_and_statistics_summed_over_versions(tmp_path: Path) -> None:
+def test_answers_are_compared_and_statistics_summed_over_versions(tmp_path: Path, small_launch: Launch) -> None:
     inputs = IDENTITY.inputs()
     right = {"OUTPUT0": inputs["INPUT0"]}
-    with serving(launch(SERVER), tmp_path / "log") as server:
+    with serving(small_launch, tmp_path / "log") as server:
         check_answer(server.address, make_request("m", inputs, Form.JSON), right)
-        assert success_count(server.address, "m") == 14
+        assert success_count(server.address, "m") == 2
         with pytest.raises(BenchError, match="wrong answer in output 'OUTPUT0'"):
             check_answer(server.address, make_request("m", inputs, Form.JSON), {"OUTPUT0": inputs["INPUT0"] + 1})
         with pytest.raises(BenchError, match="wrong answer in output 'OTHER'"):
