@@ -1,0 +1,46 @@
+"""The documents say what is there: generated pages are up to date, links and file names lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from naiad.config.options import flag_table
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+MODULE = re.compile(r"`([a-z_/]+\.py)`")
+PLACES = ("", "src/naiad", "src/naiad/frontends/http")
+
+
+def test_the_page_on_flags_is_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "generate_docs.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_page_on_flags_has_a_row_for_each() -> None:
+    page = (ROOT / "docs" / "reference" / "flags.md").read_text(encoding="utf-8")
+    assert [flag.name for flag in flag_table() if f"\n| `--{flag.name}`" not in page] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_link_to_a_file_leads_to_one(page: Path) -> None:
+    links = LINK.findall(page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_each_module_that_the_architecture_names_exists() -> None:
+    names = MODULE.findall((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    assert names
+    assert [name for name in names if not any((ROOT / place / name).is_file() for place in PLACES)] == []
+
+
+def test_the_architecture_fits_on_a_few_screens() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()) <= 120
