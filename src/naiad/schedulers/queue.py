@@ -133,6 +133,10 @@ class PriorityQueue:
                 refused.append(request)
         return refused
 
+    def level_count(self) -> int:
+        """Return how many levels are kept, empty ones included."""
+        return len(self._levels)
+
     def _level_of(self, request: InferRequest) -> _Level:
         """Return the level of the request: its own priority, the default one for 0 and for numbers above the last level."""
         plan = self._plan

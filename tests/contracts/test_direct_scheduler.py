@@ -1,0 +1,16 @@
+"""The default scheduler keeps the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler_contract import SchedulerContract
+
+from naiad.clock import Clock
+from naiad.request.batch import Instance, Scheduler
+from naiad.schedulers.direct.scheduler import DirectScheduler
+
+
+class TestDirectScheduler(SchedulerContract):
+    def make(self, instances: Sequence[Instance], clock: Clock) -> Scheduler:
+        return DirectScheduler(instances, clock)
