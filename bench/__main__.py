@@ -38,7 +38,8 @@ _T = TypeVar("_T")
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark; return 0, or 1 when a server or a request failed, in which case no page is written."""
     options = _parse(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: a shell starts background jobs with it ignored
+        signal.signal(number, _interrupt)
     try:
         with tempfile.TemporaryDirectory(prefix="naiad-bench-") as folder:
             facts = machine.describe(arguments)
@@ -149,7 +150,7 @@ def _positive_int(text: str) -> int:
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    # As ^C does: the exception runs every clean-up, so that no server is left behind.
+    # The exception runs every clean-up on its way, so that no server is left behind.
     raise KeyboardInterrupt
 
 
