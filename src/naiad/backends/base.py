@@ -31,6 +31,10 @@ class ModelFiles:
     path: Path
     parameters: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    shared: dict[str, Any] = field(default_factory=dict, compare=False)
+    """What the copies of one model version share: a backend may keep here what one copy made for the next. They are loaded one
+    after the other with the same `ModelFiles`, so it needs no lock, and it goes when loading ends.
+    """
 
 
 class BackendInstance(Protocol):
