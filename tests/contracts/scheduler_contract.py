@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
@@ -13,7 +13,7 @@ from manual_clock import ManualClock
 
 from naiad.clock import Clock
 from naiad.errors import Code, InferenceServerError
-from naiad.request.batch import Instance, Scheduler
+from naiad.request.batch import Batch, Instance, Scheduler
 
 OPERATIONS = st.lists(
     st.tuples(st.sampled_from(["enqueue", "turn", "finish", "fail", "cancel"]), st.integers(0, 20)), max_size=60
@@ -153,6 +153,14 @@ class SchedulerContract:
         clock.settle()
         assert calls == ["idle"]
 
+    def test_on_idle_waits_until_the_instance_has_returned_from_submit(self) -> None:
+        clock, instance, seen = ManualClock(), _SubmitWatch(), []
+        scheduler = self.make([instance], clock)
+        scheduler.enqueue(Probe().request)
+        scheduler.on_idle(lambda: seen.append(instance.is_in_submit))
+        clock.settle()
+        assert seen == [False]
+
     def test_batches_that_run_in_place_need_no_recursion(self) -> None:
         clock, instance, probes = ManualClock(), InPlaceInstance(), [Probe() for _ in range(5000)]
         scheduler = self.make([instance], clock)
@@ -183,6 +191,17 @@ class SchedulerContract:
             history.check_end(scheduler)
 
         check()
+
+
+class _SubmitWatch(InPlaceInstance):
+    """Knows whether a call of its `submit` is under way."""
+
+    is_in_submit = False
+
+    def submit(self, batch: Batch, on_done: Callable[[Instance], None]) -> None:
+        self.is_in_submit = True
+        super().submit(batch, on_done)
+        self.is_in_submit = False
 
 
 class _History:

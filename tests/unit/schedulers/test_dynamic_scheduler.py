@@ -217,6 +217,21 @@ def test_requests_for_which_an_instance_is_idle_do_not_fill_the_queue() -> None:
         setup.send()
 
 
+def test_a_queue_that_fills_up_during_a_dispatch_refuses_and_does_not_dispatch_within_it() -> None:
+    setup = Setup([InPlaceInstance(), InPlaceInstance()], max_batch_size=1, default_policy=QueuePolicy(max_size=1))
+    refusals: list[InferenceServerError] = []
+
+    def send_two() -> None:
+        setup.send()
+        with pytest.raises(InferenceServerError, match="Exceeds maximum queue size") as caught:
+            setup.send()
+        refusals.append(caught.value)
+
+    setup.send()[0].on_end = send_two
+    setup.clock.run_turn()
+    assert (len(refusals), setup.scheduler.pending_count()) == (1, 1)
+
+
 def test_higher_levels_run_first_and_share_a_batch_with_lower_ones() -> None:
     setup = Setup(max_batch_size=2, levels=2, default_level=2)
     setup.send(2)
@@ -268,6 +283,15 @@ def test_requests_sent_by_ends_in_place_leave_the_loop_a_turn_in_between() -> No
     assert (follower.end_count, setup.scheduler.pending_count()) == (0, 1)
     setup.clock.run_turn()
     assert follower.end_count == 1
+
+
+def test_a_deadline_that_passes_while_a_batch_runs_in_place_is_kept() -> None:
+    setup = Setup([InPlaceInstance()], max_batch_size=1, default_policy=QueuePolicy(timeout_us=100))
+    first, late = setup.send(2)
+    first.on_end = lambda: setup.clock.pass_time(100_000)
+    setup.clock.settle()
+    assert (first.error, setup.instance.sizes) == (None, [1])
+    assert late.error is not None
 
 
 def test_a_stopped_scheduler_that_is_idle_leaves_no_timer_behind() -> None:

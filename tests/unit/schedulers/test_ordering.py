@@ -85,6 +85,27 @@ def test_a_chain_of_answers_that_cause_the_next_needs_no_recursion() -> None:
     assert {1} == {probe.end_count for probe in probes}
 
 
+def test_a_stream_whose_answers_cause_the_next_needs_no_recursion() -> None:
+    order, stream = ResponseOrder(), Stream(5000)
+    order.track(stream.request)
+    stream.request.responder.send(None, is_final=False)
+    assert len(stream.answers) == 5000
+
+
+class Stream(Probe):
+    """Asks its model for the next response whenever one arrives."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.left = length
+
+    def send(self, response: InferResponse | None, is_final: bool) -> None:
+        super().send(response, is_final)
+        self.left -= 1
+        if self.left:
+            self.request.responder.send(None, is_final=self.left == 1)
+
+
 @given(st.permutations(range(8)))
 def test_whatever_the_order_of_the_ends_the_answers_keep_that_of_the_requests(ends: list[int]) -> None:
     probes, heard = track(8), []

@@ -124,6 +124,10 @@ def test_with_optional_inputs_only_requests_with_the_same_inputs_join() -> None:
     assert Dispatch(1, 1) == decide(plan, [one, both])
 
 
+def test_optional_inputs_of_fixed_shape_count_too() -> None:
+    assert Dispatch(1, 1) == decide(make_plan(8, has_optional_inputs=True), [shaped(X=(1, 5)), shaped(X=(1, 5), Y=(1, 2))])
+
+
 def test_a_wait_ends_early_by_the_next_preferred_size_or_by_another_shape_only() -> None:
     plan = make_plan(8, (4, 8), delay_us=100, variable_inputs=("X",))
     rules = BatchRules.of(plan)

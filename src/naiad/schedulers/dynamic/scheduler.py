@@ -151,7 +151,7 @@ class DynamicScheduler:
         self._check_idle()
 
     def _check_idle(self) -> None:
-        if self._queue or self._running or self._is_dispatching:
+        if self._queue or self._running:
             return
         if self._is_stopped:
             self._alarm.cancel()  # It would keep the model in memory until it rings.
