@@ -1,1 +1,5 @@
-"""The compiled descriptor set and its private pool."""
+"""Protobuf messages: the compiled descriptor set and its private pool. Importing this loads neither."""
+
+from naiad.proto.pool import Message, descriptor_set, message_class
+
+__all__ = ["Message", "descriptor_set", "message_class"]
