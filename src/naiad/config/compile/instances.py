@@ -1,0 +1,31 @@
+"""Make the list of a model's instances from its groups.
+
+Names are `<group>_<index>`, on a GPU `<group>_<index>_gpu<id>`. Two groups of one name count on, so that names stay unique.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from naiad.config import schema
+from naiad.config.plan import InstancePlan
+from naiad.proto import Message
+
+NO_DEVICE = -1
+
+
+def instance_plans(config: Message) -> tuple[InstancePlan, ...]:
+    """Return the instances to make, in the order of the groups; `count` is per GPU for a group on GPUs."""
+    made: Counter[str] = Counter()
+    plans: list[InstancePlan] = []
+    for group in config.instance_group:
+        kind = schema.enum_name(group, "kind").removeprefix("KIND_")
+        first = made[group.name]
+        made[group.name] += group.count
+        for device in list(group.gpus) or [NO_DEVICE]:
+            suffix = f"_gpu{device}" if device != NO_DEVICE else ""
+            plans += [
+                InstancePlan(f"{group.name}_{index}{suffix}", kind, device, group.name, group.passive)
+                for index in range(first, first + group.count)
+            ]
+    return tuple(plans)

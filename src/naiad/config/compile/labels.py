@@ -1,0 +1,32 @@
+"""Read label files: one label a line, the line's index is the class.
+
+A carriage return before the line's end, a byte order mark and a last line's missing end aren't part of a label; an empty line
+is an empty label. No other character is special: `a:b` is one label.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+from naiad.errors import invalid_argument
+
+
+def read_labels(directory: Path, file_name: str, output_name: str) -> tuple[str, ...]:
+    """Return the labels of an output; `file_name` is relative to the model's folder `directory` and may not leave it.
+
+    Raises INVALID_ARGUMENT that names the file when it is elsewhere, missing, unreadable or not UTF-8.
+    """
+    where = f"label_filename '{file_name}' of output '{output_name}'"
+    path = PurePosixPath(file_name)
+    if path.is_absolute() or ".." in path.parts or "\0" in file_name:
+        raise invalid_argument(f"{where} must be a path inside the model's folder {directory}, without '..'")
+    try:
+        text = (directory / path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise invalid_argument(f"{where} can't be read: {directory / path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise invalid_argument(f"{where} is not UTF-8 text: byte {error.start} of {directory / path}") from error
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return tuple(line.removesuffix("\r") for line in lines)

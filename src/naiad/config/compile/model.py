@@ -1,0 +1,42 @@
+"""Make a `ModelPlan` of one model version. Owns the assembly; the parts are made in the modules beside this one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from naiad.config.compile.instances import instance_plans
+from naiad.config.compile.scheduling import dynamic_batching_plan
+from naiad.config.compile.tensors import input_plans, output_plans
+from naiad.config.json_form import to_json
+from naiad.config.plan import ModelPlan
+from naiad.proto import Message
+
+
+def compile_plan(config: Message, *, version: int, directory: Path, version_directory: Path) -> ModelPlan:
+    """Return the plan of version `version` of the model in `directory`; `config` is normalised and validated.
+
+    Raises INVALID_ARGUMENT for a label file that is missing, unreadable or outside the model's folder.
+    """
+    inputs = input_plans(config)
+    outputs = output_plans(config, directory)
+    return ModelPlan(
+        name=config.name,
+        version=version,
+        backend=config.backend,
+        platform=config.platform,
+        max_batch_size=config.max_batch_size,
+        inputs=inputs,
+        outputs=outputs,
+        required_inputs=frozenset(tensor.name for tensor in inputs if not tensor.is_optional),
+        is_decoupled=config.model_transaction_policy.decoupled,
+        dynamic_batching=dynamic_batching_plan(config, inputs),
+        instances=instance_plans(config),
+        parameters={name: parameter.string_value for name, parameter in config.parameters.items()},
+        metric_tags=dict(config.metric_tags),
+        directory=directory,
+        version_directory=version_directory,
+        model_file=config.default_model_filename,
+        config=to_json(config),
+        inputs_by_name={tensor.name: tensor for tensor in inputs},
+        outputs_by_name={tensor.name: tensor for tensor in outputs},
+    )

@@ -1,0 +1,38 @@
+"""Make the dynamic batcher's plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from naiad.config.plan import DynamicBatchingPlan, QueuePolicy, TensorPlan
+from naiad.proto import Message
+
+
+def dynamic_batching_plan(config: Message, inputs: Iterable[TensorPlan]) -> DynamicBatchingPlan | None:
+    """Return the plan, None for a model without the dynamic batcher."""
+    if not config.HasField("dynamic_batching"):
+        return None
+    batching = config.dynamic_batching
+    tensors = tuple(inputs)
+    return DynamicBatchingPlan(
+        max_batch_size=config.max_batch_size,
+        preferred_batch_sizes=tuple(sorted(set(batching.preferred_batch_size))),
+        max_queue_delay_us=batching.max_queue_delay_microseconds,
+        preserve_ordering=batching.preserve_ordering,
+        levels=batching.priority_levels,
+        default_level=batching.default_priority_level,
+        default_policy=_queue_policy(batching.default_queue_policy),
+        policies={level: _queue_policy(policy) for level, policy in batching.priority_queue_policy.items()},
+        ragged_inputs=frozenset(tensor.name for tensor in tensors if tensor.allow_ragged_batch),
+        variable_inputs=tuple(tensor.name for tensor in tensors if tensor.is_variable and not tensor.allow_ragged_batch),
+        has_optional_inputs=any(tensor.is_optional for tensor in tensors),
+    )
+
+
+def _queue_policy(policy: Message) -> QueuePolicy:
+    return QueuePolicy(
+        timeout_us=policy.default_timeout_microseconds,
+        is_delay=policy.timeout_action == policy.DELAY,
+        allow_timeout_override=policy.allow_timeout_override,
+        max_size=policy.max_queue_size,
+    )

@@ -1,0 +1,52 @@
+"""The fields of a configuration that this build reads, checks, shows and then doesn't act on: the operator is told of each.
+
+Fields without which answers would be wrong or unsafe aren't here: `config.validate.unbuilt` refuses those. Nor are pinned
+memory (a hint without meaning on a CPU) and `format` (which only informs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from naiad.config import schema
+from naiad.proto import Message
+
+UNUSED_FIELDS = (
+    "runtime",
+    "cc_model_filenames",
+    "optimization.priority",
+    "optimization.cuda",
+    "optimization.gather_kernel_buffer_threshold",
+    "optimization.eager_batching",
+    "input.is_shape_tensor",
+    "input.is_non_linear_format_io",
+    "output.is_shape_tensor",
+    "output.is_non_linear_format_io",
+    "instance_group.profile",
+    "instance_group.rate_limiter",
+    "instance_group.secondary_devices",
+    "instance_group.host_policy",
+    "model_warmup",
+    "model_operations",
+    "response_cache.enable",
+    "model_metrics",
+)
+
+
+def unused_fields(config: Message) -> list[str]:
+    """Return the paths of the fields that are set and have no effect yet, in the table's order."""
+    return [path for path in UNUSED_FIELDS if _is_set(config, path.split("."))]
+
+
+def _is_set(message: Message, names: list[str]) -> bool:
+    """Return whether the field at the end of `names` is set in `message`, in any item of the lists on the way."""
+    field = message.DESCRIPTOR.fields_by_name[names[0]]
+    if len(names) == 1:
+        return field in (listed for listed, _ in message.ListFields())
+    return any(_is_set(item, names[1:]) for item in _items(message, field))
+
+
+def _items(message: Message, field: Any) -> Iterator[Message]:
+    value = getattr(message, field.name)
+    yield from value if schema.is_repeated(field) else [value]

@@ -1,0 +1,74 @@
+"""Checks of a completed configuration: `validate` runs them all and lists every mistake at once."""
+
+from __future__ import annotations
+
+from naiad.config.findings import refuse
+from naiad.config.validate.batch_tensors import batch_tensor_findings
+from naiad.config.validate.general import general_findings
+from naiad.config.validate.instances import instance_findings
+from naiad.config.validate.policies import policy_findings
+from naiad.config.validate.scheduling import scheduling_findings
+from naiad.config.validate.tensors import tensor_findings
+from naiad.config.validate.unbuilt import refuse_unbuilt, refuse_unbuilt_scheduling
+from naiad.proto import Message
+
+__all__ = [
+    "validate",
+    "validate_batch_tensors",
+    "validate_general",
+    "validate_instances",
+    "validate_policies",
+    "validate_scheduling",
+    "validate_tensors",
+]
+
+
+def validate(config: Message, model_name: str, *, gpu_count: int = 0) -> None:
+    """Check everything. `gpu_count` is the number of GPUs that may be used, 0 without support for them.
+
+    Raises INVALID_ARGUMENT that lists every mistake, UNIMPLEMENTED for what this build can't do and mustn't ignore.
+    """
+    refuse_unbuilt_scheduling(config)
+    refuse(
+        (
+            *general_findings(config, model_name),
+            *tensor_findings(config),
+            *batch_tensor_findings(config),
+            *scheduling_findings(config),
+            *instance_findings(config, gpu_count),
+            *policy_findings(config),
+        )
+    )
+    refuse_unbuilt(config)
+
+
+def validate_general(config: Message, model_name: str) -> None:
+    """Check name, backend, platform and max_batch_size; needed before a backend is looked up. Raises as `validate` does."""
+    refuse_unbuilt_scheduling(config)
+    refuse(general_findings(config, model_name))
+
+
+def validate_tensors(config: Message) -> None:
+    """Check inputs and outputs: name, data type, dims, reshape, format. Raises INVALID_ARGUMENT."""
+    refuse(tensor_findings(config))
+
+
+def validate_batch_tensors(config: Message) -> None:
+    """Check batch_input and batch_output. Raises INVALID_ARGUMENT."""
+    refuse(batch_tensor_findings(config))
+
+
+def validate_scheduling(config: Message) -> None:
+    """Check the dynamic batcher's settings. Raises INVALID_ARGUMENT, UNIMPLEMENTED for a scheduler that isn't built yet."""
+    refuse_unbuilt_scheduling(config)
+    refuse(scheduling_findings(config))
+
+
+def validate_instances(config: Message, *, gpu_count: int = 0) -> None:
+    """Check instance groups. Raises INVALID_ARGUMENT."""
+    refuse(instance_findings(config, gpu_count))
+
+
+def validate_policies(config: Message) -> None:
+    """Check version policy, response cache and metrics. Raises INVALID_ARGUMENT."""
+    refuse(policy_findings(config))

@@ -1,0 +1,50 @@
+"""What is wrong with a configuration's batch_input and batch_output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from naiad.config import schema
+from naiad.proto import Message
+
+_ALLOWED_TYPES = ("TYPE_INT32", "TYPE_FP32")
+
+
+def batch_tensor_findings(config: Message) -> Iterator[str]:
+    """Yield a text for each mistake."""
+    inputs = {tensor.name for tensor in config.input}
+    outputs = {tensor.name for tensor in config.output}
+    for batch_input in config.batch_input:
+        yield from _source_findings(config.name, "batch input", batch_input, inputs)
+        yield from _type_findings(config.name, batch_input)
+    targets: set[str] = set()
+    for batch_output in config.batch_output:
+        yield from _source_findings(config.name, "batch output", batch_output, inputs)
+        for target in batch_output.target_name:
+            if target not in outputs:
+                yield f"batch output '{target}' is not an output of the model, allowed: {_list(outputs)} for {config.name}"
+            if target in targets:
+                yield f"output '{target}' can be the target of one batch output only for {config.name}"
+            targets.add(target)
+
+
+def _source_findings(model: str, kind: str, tensor: Message, inputs: set[str]) -> Iterator[str]:
+    targets = ", ".join(tensor.target_name)
+    if not tensor.target_name:
+        yield f"{kind} must specify 'target_name' for {model}"
+    if len(tensor.source_input) != 1:
+        yield f"{kind} '{targets}' must have exactly 1 source_input, got {len(tensor.source_input)} for {model}"
+    for source in tensor.source_input:
+        if source not in inputs:
+            yield f"{kind} '{targets}' has source_input '{source}', which is not an input, allowed: {_list(inputs)} for {model}"
+
+
+def _type_findings(model: str, batch_input: Message) -> Iterator[str]:
+    name = schema.enum_name(batch_input, "data_type")
+    if name not in _ALLOWED_TYPES:
+        targets = ", ".join(batch_input.target_name)
+        yield f"batch input '{targets}' has data_type {name}, allowed: {', '.join(_ALLOWED_TYPES)} for {model}"
+
+
+def _list(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

@@ -1,0 +1,46 @@
+"""What is wrong with a configuration's instance groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from naiad.config import schema
+from naiad.proto import Message
+
+MAX_INSTANCE_COUNT = 4096
+"""More copies on one device are a slip of the keyboard; each is an object, so a slip must not fill the memory."""
+
+
+def instance_findings(config: Message, gpu_count: int) -> Iterator[str]:
+    """Yield a text for each mistake; `gpu_count` is the number of GPUs that may be used, 0 without support for them."""
+    for group in config.instance_group:
+        for text in (*_count_findings(group), *_gpu_findings(group, gpu_count), *_profile_findings(config, group)):
+            yield f"instance group {group.name} of model {config.name} {text}"
+
+
+def _count_findings(group: Message) -> Iterator[str]:
+    if not 0 <= group.count <= MAX_INSTANCE_COUNT:
+        yield f"has count {group.count}, must be from 1 to {MAX_INSTANCE_COUNT}, or 0 for the default"
+
+
+def _gpu_findings(group: Message, gpu_count: int) -> Iterator[str]:
+    kind = schema.enum_name(group, "kind")
+    if group.kind != group.KIND_GPU:
+        if group.gpus:
+            yield f"has kind {kind} but specifies one or more GPUs: {list(group.gpus)}"
+    elif gpu_count == 0:
+        yield f"has kind {kind} but server does not support GPUs"
+    else:
+        yield from (
+            f"specifies invalid or unsupported gpu id {device}, GPUs are 0 to {gpu_count - 1}"
+            for device in group.gpus
+            if not 0 <= device < gpu_count
+        )
+
+
+def _profile_findings(config: Message, group: Message) -> Iterator[str]:
+    if group.profile and config.platform != "tensorrt_plan":
+        yield f"sets profile, which only platform tensorrt_plan has, got '{config.platform}'"
+    for profile in group.profile:
+        if not (profile.isascii() and profile.isdigit()):
+            yield f"has profile '{profile}', must be a whole number >= 0"

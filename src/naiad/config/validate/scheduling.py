@@ -1,0 +1,47 @@
+"""What is wrong with the dynamic batcher's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from naiad.proto import Message
+
+
+def scheduling_findings(config: Message) -> Iterator[str]:
+    """Yield a text for each mistake. A config of any other scheduler, or of none, has none here."""
+    if not config.HasField("dynamic_batching"):
+        return
+    batching = config.dynamic_batching
+    for text in (*_size_findings(config), *_priority_findings(batching), *_ordering_findings(batching)):
+        yield f"dynamic batching {text} for {config.name}"
+
+
+def _size_findings(config: Message) -> Iterator[str]:
+    for size in config.dynamic_batching.preferred_batch_size:
+        if size <= 0:
+            yield f"preferred size must be positive, got {size}"
+        elif size > config.max_batch_size:
+            yield f"preferred size must be <= max batch size, got {size} with max_batch_size {config.max_batch_size}"
+
+
+def _priority_findings(batching: Message) -> Iterator[str]:
+    levels = batching.priority_levels
+    if levels > 0 and not 1 <= batching.default_priority_level <= levels:
+        yield f"default priority level must be in range [1, {levels}], got {batching.default_priority_level}"
+    for level in sorted(batching.priority_queue_policy):
+        if not 1 <= level <= levels:
+            allowed = f"in range [1, {levels}]" if levels else "absent as priority_levels is 0"
+            yield f"keys of priority_queue_policy must be {allowed}, got {level}"
+
+
+def _ordering_findings(batching: Message) -> Iterator[str]:
+    """An answer can't keep its place when its request may be overtaken: by priority, or because it was late."""
+    if not batching.preserve_ordering:
+        return
+    if batching.priority_levels > 1:
+        yield f"preserve_ordering needs at most 1 priority level, got {batching.priority_levels}"
+    policies = [("default_queue_policy", batching.default_queue_policy)]
+    policies += [(f"priority_queue_policy[{level}]", policy) for level, policy in batching.priority_queue_policy.items()]
+    for name, policy in policies:
+        if policy.default_timeout_microseconds and policy.timeout_action == policy.DELAY:
+            yield f"preserve_ordering excludes a timeout with action DELAY, which {name} has"

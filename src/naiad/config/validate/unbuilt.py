@@ -1,0 +1,28 @@
+"""What this build can't do and mustn't ignore, since answers would be wrong or unsafe without it: the load is refused.
+
+Fields that may be ignored with a warning are in `config.compile.unused`.
+"""
+
+from __future__ import annotations
+
+from naiad.errors import unimplemented
+from naiad.proto import Message
+
+_SCHEDULERS = ("sequence_batching", "ensemble_scheduling")
+_BLOCKS = ("batch_input", "batch_output")
+
+
+def refuse_unbuilt_scheduling(config: Message) -> None:
+    """Raise UNIMPLEMENTED for a scheduler that isn't built yet."""
+    choice = config.WhichOneof("scheduling_choice")
+    if choice in _SCHEDULERS:
+        raise unimplemented(f"model '{config.name}': {choice} isn't built yet, the model can't be loaded")
+
+
+def refuse_unbuilt(config: Message) -> None:
+    """Raise UNIMPLEMENTED for any other block that isn't built yet: tensors made from a batch, agents that check a model."""
+    used = [name for name in _BLOCKS if getattr(config, name)]
+    if config.model_repository_agents.agents:
+        used.append("model_repository_agents")
+    if used:
+        raise unimplemented(f"model '{config.name}': {', '.join(used)} isn't built yet, the model can't be loaded")
