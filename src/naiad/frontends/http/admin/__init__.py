@@ -1,0 +1,1 @@
+"""The endpoints that aren't hot: health, metadata, statistics, repository, settings, the documentation page."""
