@@ -99,7 +99,7 @@ class _OnnxInstance:
 
 
 def _load(plan: ModelPlan, instance: InstancePlan, files: ModelFiles) -> _LoadedModel:
-    config = session_config(plan, files)
+    config = session_config(plan, instance, files)
     session = sessions.open_session(files, config, providers(plan, instance, files))
     signature = check_plan(plan, session)
     return _LoadedModel(

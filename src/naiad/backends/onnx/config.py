@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from naiad.backends.base import ModelFiles
-from naiad.config.plan import ModelPlan
+from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.errors import InferenceServerError, invalid_argument
 
 INTRA_OP_THREADS = "intra_op_thread_count"
@@ -24,6 +24,7 @@ MEM_PATTERN = "enable_mem_pattern"
 ARENA_SHRINKAGE = "memory.enable_memory_arena_shrinkage"
 GLOBAL_POOL = "enable-global-threadpool"
 SESSION_PREFIX = "session."
+MOST_THREADS = 1024
 
 GRAPH_LEVELS = {0: "all", -1: "basic", 1: "extended", 2: "none"}
 """`optimization.graph.level` to how far the engine optimises the graph."""
@@ -47,29 +48,22 @@ class SessionConfig:
     has_mem_pattern: bool = True
     graph_level: str = "all"
     uses_global_pool: bool = False
+    logs_warnings: bool = True
     entries: Mapping[str, str] = field(default_factory=dict)
-    run_entries: Mapping[str, str] | None = None
+    run_entries: Mapping[str, str] = field(default_factory=dict)
 
 
-def session_config(plan: ModelPlan, files: ModelFiles) -> SessionConfig:
-    """Return the settings for `plan`. Raises INVALID_ARGUMENT with the setting's name, its value and what is allowed."""
+def session_config(plan: ModelPlan, instance: InstancePlan, files: ModelFiles) -> SessionConfig:
+    """Return the settings for `instance`. Raises INVALID_ARGUMENT with the setting's name, its value and what is allowed."""
     options = Options(files)
-    pool = _pool_config(files)
-    is_parallel = options.choice(EXECUTION_MODE, {"0": False, "1": True}, default=False)
-    shrinkage = options.text(ARENA_SHRINKAGE)
+    has_mem_arena = options.choice(MEM_ARENA, _FLAGS, default=True)
     return replace(
-        pool,
-        intra_op_threads=pool.intra_op_threads if pool.uses_global_pool else options.whole(INTRA_OP_THREADS, 1),
-        # Parallel execution exists to use the cores.
-        inter_op_threads=pool.inter_op_threads
-        if pool.uses_global_pool
-        else options.whole(INTER_OP_THREADS, int(not is_parallel)),
-        is_parallel=is_parallel,
-        has_mem_arena=options.choice(MEM_ARENA, _FLAGS, default=True),
+        _threads(files),
+        has_mem_arena=has_mem_arena,
         has_mem_pattern=options.choice(MEM_PATTERN, _FLAGS, default=True),
         graph_level=_graph_level(plan),
         entries={**_NO_SPINNING, **options.with_prefix(SESSION_PREFIX)},
-        run_entries={ARENA_SHRINKAGE: shrinkage} if shrinkage else None,
+        run_entries=_run_entries(options, instance, has_mem_arena=has_mem_arena),
     )
 
 
@@ -78,24 +72,42 @@ def peek_config(files: ModelFiles) -> SessionConfig:
     for running.
     """
     return replace(
-        _pool_config(files),
+        _threads(files),
         has_mem_arena=False,
         has_mem_pattern=False,
         graph_level="none",
-        entries={"session.disable_prepacking": "1"},
+        # Loading says the same again.
+        logs_warnings=False,
+        entries={**_NO_SPINNING, "session.disable_prepacking": "1"},
     )
 
 
-def _pool_config(files: ModelFiles) -> SessionConfig:
-    """Return what the command line says of the shared pool. The engine has one or none in a process: no model has a say."""
-    settings = Options(replace(files, parameters={}))
-    if not settings.choice(GLOBAL_POOL, _FLAGS, default=False):
-        return SessionConfig()
+def _threads(files: ModelFiles) -> SessionConfig:
+    # The engine has one shared pool or none in a process, so a single model has no say in that.
+    backend = Options(replace(files, parameters={}))
+    options = Options(files)
+    is_parallel = options.choice(EXECUTION_MODE, {"0": False, "1": True}, default=False)
+    if backend.choice(GLOBAL_POOL, _FLAGS, default=False):
+        return SessionConfig(
+            backend.whole(INTRA_OP_THREADS, 0), backend.whole(INTER_OP_THREADS, 1), is_parallel, uses_global_pool=True
+        )
+    # Parallel execution exists to use the cores.
     return SessionConfig(
-        intra_op_threads=settings.whole(INTRA_OP_THREADS, 0),
-        inter_op_threads=settings.whole(INTER_OP_THREADS, 1),
-        uses_global_pool=True,
+        options.whole(INTRA_OP_THREADS, 1), options.whole(INTER_OP_THREADS, 0 if is_parallel else 1), is_parallel
     )
+
+
+def _run_entries(options: Options, instance: InstancePlan, *, has_mem_arena: bool) -> dict[str, str]:
+    text = options.text(ARENA_SHRINKAGE)
+    if not text:
+        return {}
+    # The engine would refuse every run that shrinks an arena which isn't there.
+    arenas = ["cpu:0"] * has_mem_arena + [f"gpu:{instance.device_id}"] * (instance.kind == "GPU")
+    if not set(text.split(";")) <= set(arenas):
+        raise options.refusal(
+            ARENA_SHRINKAGE, text, f"arenas that instance '{instance.name}' has: {';'.join(arenas) or 'none'}"
+        )
+    return {ARENA_SHRINKAGE: text}
 
 
 class Options:
@@ -109,12 +121,12 @@ class Options:
         return self._files.parameters.get(key, self._files.settings.get(key))
 
     def whole(self, key: str, default: int) -> int:
-        """Return a whole number >= 0."""
+        """Return a number of threads."""
         text = self.text(key)
         if text is None:
             return default
-        if not (text.isascii() and text.isdigit()):
-            raise self.refusal(key, text, "a whole number >= 0 (0: one for each core)")
+        if not (text.isascii() and text.isdigit() and int(text) <= MOST_THREADS):
+            raise self.refusal(key, text, f"a whole number from 0 to {MOST_THREADS} (0: one for each core)")
         return int(text)
 
     def choice(self, key: str, values: Mapping[str, bool], *, default: bool) -> bool:

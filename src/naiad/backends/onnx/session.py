@@ -24,6 +24,7 @@ Session = Any
 MODEL_FILE = "model.onnx"
 
 _LOG_WARNINGS = 2
+_LOG_ERRORS = 3
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 _LEVELS = {
     "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
@@ -64,7 +65,7 @@ def model_path(files: ModelFiles) -> Path:
 
 def run_options(config: SessionConfig) -> Any:
     """Return the engine's options for each run, None when all are the defaults."""
-    if config.run_entries is None:
+    if not config.run_entries:
         return None
     options = onnxruntime.RunOptions()
     for key, value in config.run_entries.items():
@@ -91,7 +92,7 @@ def engine_text(error: Exception) -> str:
 
 def _session_options(config: SessionConfig) -> Any:
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = _LOG_WARNINGS
+    options.log_severity_level = _LOG_WARNINGS if config.logs_warnings else _LOG_ERRORS
     options.graph_optimization_level = _LEVELS[config.graph_level]
     options.enable_cpu_mem_arena = config.has_mem_arena
     options.enable_mem_pattern = config.has_mem_pattern
