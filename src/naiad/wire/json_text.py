@@ -21,8 +21,9 @@ Buffer = bytes | bytearray | memoryview
 MAX_SHOWN_LENGTH = 100
 
 _BOM = "\ufeff"
-# Strings are matched first, so that what they hold is never taken for a literal.
-_INF = re.compile(r'"(?:[^"\\]|\\.)*"|\bInf\b', re.DOTALL)
+_INF = re.compile(r"\bInf\b")
+# What matters to tell literals from the insides of strings. No repetition in it: a hostile text costs linear time.
+_INF_TOKEN = re.compile(r'\\.|"|\bInf\b', re.DOTALL)
 _GROWTH = len("Infinity") - len("Inf")
 # An escaped character, a surrogate pair, and (the group) half of one.
 _ESCAPE = re.compile(
@@ -33,7 +34,8 @@ _ESCAPE = re.compile(
 def parse(text: Buffer) -> Any:
     """Return the value that `text` holds.
 
-    Raises INVALID_ARGUMENT "failed to parse the request JSON buffer: <reason> at <byte offset>".
+    Raises INVALID_ARGUMENT "failed to parse the request JSON buffer: <reason> at <byte offset>"; without offset for a number
+    or a nesting that no value can hold.
     """
     try:
         return orjson.loads(text)
@@ -45,7 +47,7 @@ def parse_object(text: Buffer) -> dict[str, Any]:
     """Return the JSON object that `text` holds; raises like `parse`, also for a value of another type."""
     value = parse(text)
     if type(value) is not dict:
-        raise invalid_argument(f"failed to parse the request JSON buffer: it must be a JSON object, got {describe(value)} at 0")
+        raise invalid_argument(f"failed to parse the request JSON buffer: it must be a JSON object, got {describe(value)}")
     return value
 
 
@@ -78,29 +80,34 @@ def _parse_slowly(buffer: Buffer) -> Any:
         grown = sum(position + _GROWTH * index < error.pos for index, position in enumerate(inf_positions))
         raise _bad_json(error.msg, _byte_offset(text, error.pos - _GROWTH * grown)) from error
     except RecursionError as error:
-        raise _bad_json("arrays and objects are nested more than 100 deep", 0) from error
+        raise _bad_json("arrays and objects are nested more than 100 deep") from error
     except ValueError as error:
-        raise _bad_json(str(error), 0) from error
+        # From `_finite_float`, or from Python's own bound on the digits of an integer.
+        raise _bad_json("a number in it is too large") from error
     _refuse_half_pairs(text)
     return value
 
 
 def _spell_out_inf(text: str, positions: list[int]) -> str:
     """Return `text` with the literal Inf written as Infinity; its places in `text` are added to `positions`."""
+    is_in_string = False
 
     def spelled_out(match: re.Match[str]) -> str:
-        if match[0] != "Inf":
-            return match[0]
+        nonlocal is_in_string
+        found = match[0]
+        is_in_string ^= found == '"'
+        if found != "Inf" or is_in_string:
+            return found
         positions.append(match.start())
         return "Infinity"
 
-    return _INF.sub(spelled_out, text) if "Inf" in text else text
+    return _INF_TOKEN.sub(spelled_out, text) if _INF.search(text) else text
 
 
 def _finite_float(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise ValueError(f"number {text[:MAX_SHOWN_LENGTH]} is too large for a 64-bit float")
+        raise ValueError(text[:MAX_SHOWN_LENGTH])
     return value
 
 
@@ -115,5 +122,6 @@ def _byte_offset(text: str, position: int) -> int:
     return len(text[:position].encode())
 
 
-def _bad_json(reason: str, offset: int) -> InferenceServerError:
-    return invalid_argument(f"failed to parse the request JSON buffer: {reason} at {offset}")
+def _bad_json(reason: str, offset: int | None = None) -> InferenceServerError:
+    where = "" if offset is None else f" at {offset}"
+    return invalid_argument(f"failed to parse the request JSON buffer: {reason}{where}")

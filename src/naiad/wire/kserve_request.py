@@ -53,14 +53,15 @@ def decode_infer(
         raise invalid_argument(f"inference header size should be in range (0, {size}), got {header_length}")
     limits.check("request JSON size", header_length)
     document = parse_object(view[:header_length])
-    call = InferCall(model_name, model_version)
-    if "id" in document:
-        call.id = _text("'id'", document["id"])
+    call = InferCall(
+        model_name,
+        model_version,
+        _text("'id'", document["id"]) if "id" in document else "",
+        _read_inputs(document, view, header_length, model_name, limits),
+        _read_outputs(document["outputs"]) if "outputs" in document else [],
+    )
     if "parameters" in document:
         read_parameters(document["parameters"], call)
-    call.inputs = _read_inputs(document, view, header_length, model_name, limits)
-    if "outputs" in document:
-        call.outputs = [_read_output(item, index) for index, item in enumerate(_array("'outputs'", document["outputs"]))]
     return call
 
 
@@ -166,6 +167,10 @@ def _read_json_data(read: CallInput, item: dict[str, Any], limits: RequestLimits
     if datatype is None:
         raise invalid_argument(f"invalid datatype for input {read.name}: '{read.datatype}' is none of {', '.join(BY_NAME)}")
     read.array = decode_data(item["data"], datatype, read.name, limits)
+
+
+def _read_outputs(items: Any) -> list[CallOutput]:
+    return [_read_output(item, index) for index, item in enumerate(_array("'outputs'", items))]
 
 
 def _read_output(item: Any, index: int) -> CallOutput:

@@ -24,7 +24,7 @@ def custom_parameter(key: str, value: Any) -> Parameter:
     Raises INVALID_ARGUMENT naming the key for null, arrays, objects and larger integers.
     """
     if type(value) is int and not _INT64_MIN <= value <= _INT64_MAX:
-        raise invalid_argument(f"parameter '{key}' is {value}, integers must be in range ({_INT64_MIN}, {_INT64_MAX})")
+        raise invalid_argument(f"parameter '{key}' is {describe(value)}, integers must be from {_INT64_MIN} to {_INT64_MAX}")
     if isinstance(value, (str, int, float)):
         return value
     raise invalid_argument(
