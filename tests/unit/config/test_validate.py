@@ -1,0 +1,364 @@
+"""Every rule of a config's validation with its message; a config that keeps them all passes."""
+
+import pytest
+
+from naiad.config.defaults import normalise
+from naiad.config.pbtxt import parse_config
+from naiad.config.validate import (
+    validate,
+    validate_batch_tensors,
+    validate_general,
+    validate_instances,
+    validate_policies,
+    validate_scheduling,
+    validate_tensors,
+)
+from naiad.errors import Code, InferenceServerError
+
+GOOD = """
+name: "m" backend: "onnxruntime" platform: "onnxruntime_onnx" max_batch_size: 8
+input [ { name: "x" data_type: TYPE_FP32 dims: [ 3, -1 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ 1 ] reshape { shape: [ ] } } ]
+dynamic_batching {
+  preferred_batch_size: [ 4, 8 ] priority_levels: 2 default_priority_level: 1 priority_queue_policy { key: 2 value { } }
+}
+instance_group [ { count: 2 kind: KIND_CPU } ]
+version_policy { specific { versions: [ 0, 3 ] } }
+"""
+
+
+def config_of(text):
+    return parse_config(text, "f")
+
+
+def message_of(check, text, *arguments, code=Code.INVALID_ARGUMENT, **keywords):
+    with pytest.raises(InferenceServerError) as caught:
+        check(config_of(text), *arguments, **keywords)
+    assert code is caught.value.code
+    return caught.value.message
+
+
+def test_a_good_config_passes():
+    config = config_of(GOOD)
+    normalise(config, default_instance_count=2)
+    validate(config, "m")
+
+
+def test_all_mistakes_are_told_at_once():
+    text = 'backend: "identity" max_batch_size: -1 input { } instance_group { count: -1 } version_policy { specific { } }'
+    message = message_of(validate, text, "m")
+    assert message.startswith("5 mistakes:\n")
+    assert all(
+        part in message for part in ("'name' for m", "max_batch_size", "model input", "instance group", "version_policy")
+    )
+
+
+# General
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('backend: "identity"', "model configuration must specify 'name' for m"),
+        ('name: "m" platform: "abacus"', "unexpected platform type 'abacus' for m"),
+        ('name: "m"', "unexpected platform type '' for m"),
+        (
+            'name: "m" platform: "tensorrt_plan" backend: "onnxruntime"',
+            (
+                "unexpected 'platform' and 'backend' pair, got:tensorrt_plan, onnxruntime for m; allowed platforms: "
+                "onnxruntime_onnx"
+            ),
+        ),
+        ('name: "m" backend: "identity" max_batch_size: -1', "'max_batch_size' must be non-negative value for m, got -1"),
+        ('name: "m" platform: "ensemble"', "platform 'ensemble' needs 'ensemble_scheduling' for m"),
+        (
+            'name: "m" platform: "ensemble" backend: "python"',
+            (
+                "2 mistakes:\nensemble model 'm' must have empty backend, got 'python'\n"
+                "platform 'ensemble' needs 'ensemble_scheduling' for m"
+            ),
+        ),
+    ],
+)
+def test_a_general_mistake_is_refused(text, message):
+    assert message == message_of(validate_general, text, "m")
+
+
+def test_a_backend_without_platforms_takes_any():
+    validate_general(config_of('name: "m" backend: "python" platform: "mine"'), "m")
+
+
+# Inputs and outputs
+
+RANGE = "dimension must be integer >= 1, or -1 to indicate a variable-size dimension"
+
+
+@pytest.mark.parametrize("kind", ["input", "output"])
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        ("data_type: TYPE_FP32 dims: 1", "model {kind} must specify 'name' for m"),
+        ('name: "x" dims: 1', "model {kind} 'x' must specify 'data_type' for m"),
+        ('name: "x" data_type: TYPE_FP32', "model {kind} 'x' must specify 'dims' for m"),
+        (
+            'name: "x" data_type: TYPE_FP32 dims: [ 1, 0 ]',
+            f"model {{kind}} 'x' has dims [1,0]: {RANGE} for m",
+        ),
+        (
+            'name: "x" data_type: TYPE_FP32 dims: -2',
+            f"model {{kind}} 'x' has dims [-2]: {RANGE} for m",
+        ),
+        (
+            'name: "x" data_type: TYPE_FP32 dims: 4 reshape { shape: [ 2, 0 ] }',
+            f"model {{kind}} 'x' has reshape [2,0]: {RANGE} for m",
+        ),
+        (
+            'name: "x" data_type: TYPE_FP32 dims: 1 reshape { shape: [ ] }',
+            "model {kind} 'x' cannot have empty reshape for non-batching model as scalar tensors are not supported for m",
+        ),
+        (
+            'name: "x" data_type: TYPE_FP32 dims: 4 reshape { shape: [ 2, 3 ] }',
+            "model {kind} 'x' has different size for dims and reshape: dims [4], reshape [2,3] for m",
+        ),
+        (
+            'name: "x" data_type: TYPE_FP32 dims: [ -1, 4 ] reshape { shape: [ 4 ] }',
+            (
+                "model {kind} 'x' has different number of variable-size dimensions for dims and reshape: "
+                "dims [-1,4], reshape [4] for m"
+            ),
+        ),
+        (
+            'name: "x" data_type: TYPE_FP32 dims: [ 2, -1, 4 ] reshape { shape: [ 8, -1 ] }',
+            "model {kind} 'x' has different size for dims and reshape: dims [2,-1,4], reshape [8,-1] for m",
+        ),
+        (
+            'name: "x" data_type: TYPE_FP32 dims: [ 4294967296, 4294967296 ] reshape { shape: 1 }',
+            "model {kind} 'x' has different size for dims and reshape: dims [4294967296,4294967296], reshape [1] for m",
+        ),
+        (
+            'name: "x" data_type: TYPE_INT32 dims: 1 is_shape_tensor: true',
+            "model {kind} 'x' sets is_shape_tensor, which only platform tensorrt_plan has, got '' for m",
+        ),
+        (
+            'name: "x" data_type: TYPE_FP32 dims: [ 1, 2, 3 ] is_non_linear_format_io: true',
+            "model {kind} 'x' sets is_non_linear_format_io, which only platform tensorrt_plan has, got '' for m",
+        ),
+    ],
+)
+def test_a_wrong_tensor_is_refused(kind, tensor, message):
+    assert message.format(kind=kind) == message_of(validate_tensors, f'name: "m" {kind} {{ {tensor} }}')
+
+
+@pytest.mark.parametrize("kind", ["input", "output"])
+def test_equal_names_on_one_side_are_refused(kind):
+    tensor = f'{kind} {{ name: "x" data_type: TYPE_FP32 dims: 1 }} '
+    assert f"model {kind} 'x' is given twice for m" == message_of(validate_tensors, f'name: "m" {tensor * 2}')
+
+
+def test_non_linear_formats_need_three_dims():
+    text = 'name: "m" platform: "tensorrt_plan" input { name: "x" data_type: TYPE_FP32 dims: 1 is_non_linear_format_io: true }'
+    assert (
+        message_of(validate_tensors, text) == "model input 'x' sets is_non_linear_format_io, which needs 3 dims, got [1] for m"
+    )
+
+
+@pytest.mark.parametrize("layout", ["FORMAT_NHWC", "FORMAT_NCHW"])
+def test_an_image_format_needs_three_dims(layout):
+    text = f'name: "m" input {{ name: "x" data_type: TYPE_FP32 dims: [ 3, 4 ] format: {layout} }}'
+    assert f"model input 'x' has format {layout}, which needs 3 dims, got [3,4] for m" == message_of(validate_tensors, text)
+
+
+@pytest.mark.parametrize(
+    ("dims", "reshape"),
+    [("[ 4 ]", "[ 2, 2 ]"), ("[ 1, 1 ]", "[ ]"), ("[ 2, -1, 4 ]", "[ 1, 2, -1, 2, 2 ]"), ("[ -1, -1 ]", "[ -1, 1, -1 ]")],
+)
+def test_a_reshape_that_holds_the_same_elements_passes(dims, reshape):
+    tensor = f'{{ name: "x" data_type: TYPE_FP32 dims: {dims} reshape {{ shape: {reshape} }} }}'
+    validate_tensors(config_of(f'name: "m" max_batch_size: 4 input {tensor} output {tensor}'))
+
+
+# Tensors made from a batch
+
+SIDES = 'name: "m" input { name: "x" } output { name: "y" } '
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            'batch_input { target_name: "b" data_type: TYPE_FP32 }',
+            "batch input 'b' must have exactly 1 source_input, got 0 for m",
+        ),
+        (
+            'batch_input { target_name: "b" data_type: TYPE_FP32 source_input: [ "x", "x" ] }',
+            "batch input 'b' must have exactly 1 source_input, got 2 for m",
+        ),
+        (
+            'batch_input { target_name: "b" data_type: TYPE_FP32 source_input: "w" }',
+            "batch input 'b' has source_input 'w', which is not an input, allowed: x for m",
+        ),
+        (
+            'batch_input { target_name: "b" data_type: TYPE_INT64 source_input: "x" }',
+            "batch input 'b' has data_type TYPE_INT64, allowed: TYPE_INT32, TYPE_FP32 for m",
+        ),
+        ('batch_input { data_type: TYPE_INT32 source_input: "x" }', "batch input must specify 'target_name' for m"),
+        ('batch_output { target_name: "y" }', "batch output 'y' must have exactly 1 source_input, got 0 for m"),
+        (
+            'batch_output { target_name: "w" source_input: "x" }',
+            "batch output 'w' is not an output of the model, allowed: y for m",
+        ),
+        (
+            'batch_output { target_name: "y" source_input: "x" } batch_output { target_name: "y" source_input: "x" }',
+            "output 'y' can be the target of one batch output only for m",
+        ),
+    ],
+)
+def test_a_wrong_batch_tensor_is_refused(text, message):
+    assert message == message_of(validate_batch_tensors, SIDES + text)
+
+
+def test_right_batch_tensors_pass():
+    batch_input = 'batch_input { target_name: "b" data_type: TYPE_INT32 source_input: "x" } '
+    validate_batch_tensors(config_of(f'{SIDES}{batch_input}batch_output {{ target_name: "y" source_input: "x" }}'))
+
+
+# The dynamic batcher
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("preferred_batch_size: 0", "preferred size must be positive, got 0"),
+        ("preferred_batch_size: 9", "preferred size must be <= max batch size, got 9 with max_batch_size 8"),
+        ("priority_levels: 2", "default priority level must be in range [1, 2], got 0"),
+        ("priority_levels: 2 default_priority_level: 3", "default priority level must be in range [1, 2], got 3"),
+        (
+            "priority_levels: 2 default_priority_level: 1 priority_queue_policy { key: 3 value { } }",
+            "keys of priority_queue_policy must be in range [1, 2], got 3",
+        ),
+        (
+            "priority_levels: 2 default_priority_level: 1 priority_queue_policy { key: 0 value { } }",
+            "keys of priority_queue_policy must be in range [1, 2], got 0",
+        ),
+        (
+            "priority_queue_policy { key: 1 value { } }",
+            "keys of priority_queue_policy must be absent as priority_levels is 0, got 1",
+        ),
+        (
+            "preserve_ordering: true priority_levels: 2 default_priority_level: 1",
+            "preserve_ordering needs at most 1 priority level, got 2",
+        ),
+        (
+            "preserve_ordering: true default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 1 }",
+            "preserve_ordering excludes a timeout with action DELAY, which default_queue_policy has",
+        ),
+        (
+            (
+                "preserve_ordering: true priority_levels: 1 default_priority_level: 1 "
+                "priority_queue_policy { key: 1 value { timeout_action: DELAY default_timeout_microseconds: 1 } }"
+            ),
+            "preserve_ordering excludes a timeout with action DELAY, which priority_queue_policy[1] has",
+        ),
+    ],
+)
+def test_a_wrong_batcher_is_refused(settings, message):
+    text = f'name: "m" max_batch_size: 8 dynamic_batching {{ {settings} }}'
+    assert f"dynamic batching {message} for m" == message_of(validate_scheduling, text)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "preserve_ordering: true default_queue_policy { timeout_action: DELAY }",
+        "preserve_ordering: true default_queue_policy { default_timeout_microseconds: 1 }",
+        "default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 1 }",
+    ],
+)
+def test_only_delay_with_a_timeout_breaks_the_order(settings):
+    validate_scheduling(config_of(f'name: "m" max_batch_size: 8 dynamic_batching {{ {settings} }}'))
+
+
+# Instance groups
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        ("count: -1 kind: KIND_CPU", "has count -1, must be from 1 to 4096, or 0 for the default"),
+        ("count: 4097 kind: KIND_CPU", "has count 4097, must be from 1 to 4096, or 0 for the default"),
+        ("kind: KIND_CPU gpus: 0", "has kind KIND_CPU but specifies one or more GPUs: [0]"),
+        ("kind: KIND_MODEL gpus: 0", "has kind KIND_MODEL but specifies one or more GPUs: [0]"),
+        ("kind: KIND_GPU", "has kind KIND_GPU but server does not support GPUs"),
+        ('kind: KIND_CPU profile: "1"', "sets profile, which only platform tensorrt_plan has, got ''"),
+    ],
+)
+def test_a_wrong_group_is_refused(group, message):
+    text = f'name: "m" instance_group {{ name: "g" {group} }}'
+    assert f"instance group g of model m {message}" == message_of(validate_instances, text)
+
+
+@pytest.mark.parametrize("device", [-1, 2])
+def test_a_gpu_that_is_not_there_is_refused(device):
+    text = f'name: "m" instance_group {{ name: "g" kind: KIND_GPU gpus: [ 0, {device} ] }}'
+    expected = f"instance group g of model m specifies invalid or unsupported gpu id {device}, GPUs are 0 to 1"
+    assert expected == message_of(validate_instances, text, gpu_count=2)
+
+
+def test_gpus_that_are_there_pass():
+    validate_instances(config_of('instance_group { name: "g" kind: KIND_GPU gpus: [ 0, 1 ] }'), gpu_count=2)
+
+
+@pytest.mark.parametrize("profile", ["-1", "x", "", "²"])
+def test_a_profile_is_a_whole_number(profile):
+    text = f'name: "m" platform: "tensorrt_plan" instance_group {{ name: "g" kind: KIND_CPU profile: "{profile}" }}'
+    expected = f"instance group g of model m has profile '{profile}', must be a whole number >= 0"
+    assert expected == message_of(validate_instances, text)
+
+
+# Policies
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("version_policy { specific { } }", "version_policy 'specific' must list one or more versions for m"),
+        ("version_policy { specific { versions: -3 } }", "version_policy 'specific' lists version -3, must be >= 0 for m"),
+        (
+            "model_transaction_policy { decoupled: true } response_cache { enable: true }",
+            "response_cache can't be enabled for a decoupled model, which has any number of responses, for m",
+        ),
+        (
+            "model_metrics { metric_control { histogram_options { buckets: 1 } } }",
+            "model_metrics must specify 'family' in metric_identifier for m",
+        ),
+        (
+            'model_metrics { metric_control { metric_identifier { family: "f" } } }',
+            "model_metrics must specify 'buckets' in histogram_options of family 'f' for m",
+        ),
+    ],
+)
+def test_a_wrong_policy_is_refused(text, message):
+    assert message == message_of(validate_policies, f'name: "m" {text}')
+
+
+# What isn't built yet
+
+
+@pytest.mark.parametrize("scheduler", ["sequence_batching", "ensemble_scheduling"])
+@pytest.mark.parametrize("check", [validate, validate_general])
+def test_a_scheduler_that_is_not_built_is_refused(scheduler, check):
+    message = message_of(check, f'name: "m" backend: "identity" {scheduler} {{ }}', "m", code=Code.UNIMPLEMENTED)
+    assert f"model 'm': {scheduler} isn't built yet, the model can't be loaded" == message
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('batch_input { target_name: "b" data_type: TYPE_INT32 source_input: "x" }', "batch_input"),
+        ('batch_output { target_name: "y" source_input: "x" }', "batch_output"),
+        ('model_repository_agents { agents { name: "checksum" } }', "model_repository_agents"),
+    ],
+)
+def test_what_can_not_be_ignored_safely_is_refused(text, name):
+    message = message_of(validate, GOOD + text, "m", code=Code.UNIMPLEMENTED)
+    assert f"model 'm': {name} isn't built yet, the model can't be loaded" == message
