@@ -84,10 +84,10 @@ def test_a_negative_count_is_left_for_validation():
 
 
 def test_auto_is_gpu_where_the_gpus_are():
-    config = normalised("instance_group [ { }, { gpus: [ 1 ] }, { gpus: [ 2 ] } ]", gpu_count=2)
+    config = normalised("instance_group [ { }, { gpus: [ 0 ] }, { gpus: [ 2 ] } ]", gpu_count=2)
     assert groups_of(config) == [
         ("m_0", 1, "KIND_GPU", [0, 1]),
-        ("m_1", 1, "KIND_GPU", [1]),
+        ("m_1", 1, "KIND_GPU", [0]),
         ("m_2", 1, "KIND_CPU", [2]),
     ]
 
