@@ -33,8 +33,8 @@ METHOD = (
     ),
     (
         "The bare engine is ONNX Runtime in a loop in its own process, one thread, the full batch. Server and engine share "
-        "one core, the load has the others; there are twice as many requests at once as a batch holds. Added CPU is a difference of "
-        "two large figures: for models of many milliseconds it is lost in the noise, and may come out below zero."
+        "one core, the load has the others; there are twice as many requests at once as a batch holds. Added CPU is the "
+        "difference of two large figures: for models of many milliseconds it is lost in the noise, and may come out below zero."
     ),
     (
         "Memory is the server with its children, one identity model loaded and one request answered; PSS counts a shared page "
