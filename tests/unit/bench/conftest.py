@@ -35,10 +35,12 @@ print('NAIAD_LISTENING {"http": "127.0.0.1:%d"}' % server.server_port, flush=Tru
 server.serve_forever()
 """
 
-# A child that outlives its server unless it is stopped.
+# A child that outlives its server unless it is stopped; it is up, so its memory is settled, before the server is.
 CHILD = """
 import subprocess, sys
-subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+code = "import signal; print('up', flush=True); signal.pause()"
+child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+child.stdout.readline()
 """
 
 
