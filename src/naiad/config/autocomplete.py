@@ -71,8 +71,9 @@ def _add_tensors(target: Any, tensors: Iterable[TensorSignature], is_batching: b
         added.data_type = added.DESCRIPTOR.fields_by_name["data_type"].enum_type.values_by_name[_config_type(tensor)].number
         dims = tensor.shape[1:] if is_batching else tensor.shape
         added.dims.extend(dims or (1,))
-        if not dims:
-            # One value an item: dims can't be empty, so clients see [1] and the model its own shape.
+        if not dims and is_batching:
+            # One value an item: dims can't be empty, so clients see [1] and the model its own shape. Without a batch dimension
+            # a reshape to a scalar isn't allowed, and the backend takes the one value for it.
             added.reshape.SetInParent()
 
 

@@ -28,19 +28,16 @@ from naiad.request.service import (
     TensorMetadata,
 )
 
+# In Triton's order; sequence, the shared memories and trace join when they are built.
 EXTENSIONS = (
     "classification",
-    "sequence",
     "model_repository",
     "model_repository(unload_dependents)",
     "schedule_policy",
     "model_configuration",
-    "system_shared_memory",
-    "cuda_shared_memory",
     "binary_tensor_data",
     "parameters",
     "statistics",
-    "trace",
     "logging",
 )
 

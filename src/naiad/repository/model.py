@@ -79,9 +79,9 @@ class Model:
     async def drain(self) -> None:
         """Take no more requests and wait until those that are queued or running have ended."""
         self.scheduler.stop()
-        done = asyncio.get_running_loop().create_future()
-        self.scheduler.on_idle(lambda: done.done() or done.set_result(None))
-        await done
+        idle = asyncio.Event()
+        self.scheduler.on_idle(idle.set)
+        await idle.wait()
 
     def close(self) -> None:
         """Give the loaded copies back; blocking, after `drain`."""

@@ -29,6 +29,7 @@ from naiad.repository.layout import ScanResult
 from naiad.repository.loader import Loader, LoadSettings
 from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model, Runtime
+from naiad.server.own_metrics import own_families
 
 SINGLE_FILE_SUFFIXES = (".onnx",)
 
@@ -91,7 +92,9 @@ def assemble(
     repository.on_ready = lambda model: registry.add_model(_metrics_source(model))
     repository.on_gone = lambda model: registry.remove_model(model.plan.name, str(model.plan.version))
     http_options = _http_options(options)
-    listeners = []
+    for family in own_families(repository, pool):
+        registry.add_family(family)
+    listeners: list[HttpListener] = []
     if sockets.http is not None:
         listeners.append(HttpListener(HttpSite(core, http_options, create_app(core, http_options), loop), sockets.http))
     if sockets.metrics is not None:

@@ -75,7 +75,10 @@ class _Process:
         loading = self._loop.create_task(self._server.repository.load_all(self._server.found))
         stopping = self._loop.create_task(self._stop_wanted.wait())
         await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if loading.done():
+        if not loading.done():
+            loading.cancel()
+            await asyncio.wait((loading,))
+        else:
             loading.result()
             if not self._is_start_good():
                 stopping.cancel()
@@ -122,7 +125,7 @@ class _Process:
         await asyncio.sleep(self._options.shutdown_delay_secs)
         server.core.begin_drain()
         try:
-            await asyncio.wait_for(_event(self._loop, server.core.on_idle), timeout_s)
+            await asyncio.wait_for(_event(server.core.on_idle), timeout_s)
         except asyncio.TimeoutError:
             _log.error("Exit timeout expired. Exiting immediately.")
             error = unavailable("the server is shutting down and its exit timeout has expired")
@@ -141,11 +144,11 @@ class _Process:
         server.pool.close()
 
 
-async def _event(loop: asyncio.AbstractEventLoop, subscribe: Callable[[Callable[[], None]], None]) -> None:
+async def _event(subscribe: Callable[[Callable[[], None]], None]) -> None:
     """Wait until the callback that `subscribe` is given was called."""
-    done = loop.create_future()
-    subscribe(lambda: done.done() or done.set_result(None))
-    await done
+    event = asyncio.Event()
+    subscribe(event.set)
+    await event.wait()
 
 
 def _exit_now(code: int) -> None:

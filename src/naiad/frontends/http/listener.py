@@ -68,7 +68,8 @@ class HttpListener:
     def fail_requests(self, error: InferenceServerError) -> None:
         """End every request that is still being answered with `error`."""
         for connection in list(self._site.state.connections):
-            connection.fail_active(error)
+            if isinstance(connection, HttpConnection):
+                connection.fail_active(error)
 
     async def stop(self, timeout_s: float) -> None:
         """Close the socket; connections end after the response that they are in, or are cut after `timeout_s` seconds."""

@@ -9,9 +9,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from naiad.clock import Clock
-from naiad.errors import unavailable
 from naiad.request.batch import Batch, Instance
 from naiad.request.request import InferRequest
+from naiad.schedulers import refusals
 
 
 class DirectScheduler:
@@ -30,7 +30,7 @@ class DirectScheduler:
     def enqueue(self, request: InferRequest) -> None:
         """See `Scheduler.enqueue`. What arrives in one turn of the loop is dispatched together, at its end."""
         if self._is_stopped:
-            raise unavailable("Server is stopping, scheduler for model has stopped accepting new inference requests")
+            raise refusals.stopping()
         request.on_cancel = self._drop
         self._queue[request] = None
         if self._idle and not self._is_dispatch_due:

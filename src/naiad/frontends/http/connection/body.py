@@ -78,7 +78,7 @@ def _aligned_buffer(length: int, aligned_offset: int) -> memoryview:
     """
     raw: np.ndarray[Any, Any] = np.empty(length + ALIGNMENT, np.uint8)
     start = -(raw.ctypes.data + aligned_offset) % ALIGNMENT
-    return memoryview(raw)[start : start + length]
+    return raw.data[start : start + length]
 
 
 class DirectReceiver(asyncio.BufferedProtocol):

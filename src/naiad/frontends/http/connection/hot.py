@@ -13,7 +13,8 @@ from naiad.frontends.http.connection.exchange import Exchange, Transmitter
 from naiad.frontends.http.connection.routes import HotRoute
 from naiad.request.service import InferenceService, InferHandle
 from naiad.wire.compression import decompress
-from naiad.wire.kserve_request import RequestLimits, parse_header_length
+from naiad.wire.kserve_request import parse_header_length
+from naiad.wire.limits import RequestLimits
 
 Headers = list[tuple[bytes, bytes]]
 

@@ -5,6 +5,8 @@ Owns one inference over HTTP from its whole body to its response. It is the sink
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from naiad.errors import InferenceServerError, internal
 from naiad.frontends.http.connection import reply
 from naiad.frontends.http.connection.body import Buffer
@@ -22,6 +24,7 @@ class InferExchange(HotExchange):
     __slots__ = ("call", "forwarded", "response")
 
     call: InferCall
+    forwarded: Mapping[str, str]
 
     def answer(self, body: Buffer) -> None:
         """See `HotExchange.answer`."""

@@ -21,7 +21,7 @@ from naiad.frontends.http.connection.body import Body, DirectReceiver
 from naiad.frontends.http.connection.exchange import Exchange, Preflight, Refusal
 from naiad.frontends.http.connection.half_close import HalfCloseWatch
 from naiad.frontends.http.connection.hot import HotExchange
-from naiad.frontends.http.connection.site import HttpSite
+from naiad.frontends.http.connection.site import HttpSite, RequestHead
 from naiad.frontends.http.connection.timeouts import MessageClock
 
 Buffer = bytes | bytearray | memoryview
@@ -43,6 +43,7 @@ class HttpConnection(HttpToolsProtocol):
         self.access_log = False
         self._site = site
         self._head_bytes = 0
+        self._spelled_headers: list[tuple[bytes, bytes]] = []
         self._is_in_head = False
         self._is_discarding = False
         self._is_continue_due = False
@@ -118,6 +119,7 @@ class HttpConnection(HttpToolsProtocol):
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
+        self._spelled_headers = []
         self._is_in_head = True
         self._clock.begin_message()
 
@@ -132,6 +134,8 @@ class HttpConnection(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD_BYTES and not self._is_discarding:
                 self._refuse(431, f"the request's trailers are larger than {MAX_HEAD_BYTES} bytes")
             return
+        if self._site.forwards_headers:
+            self._spelled_headers.append((name, value))
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
@@ -153,7 +157,7 @@ class HttpConnection(HttpToolsProtocol):
         if method == b"POST":
             route = site.routes.find(self.url)
             if route is not None:
-                self._begin_hot(site.open(route, self, self.headers, extra, keep_alive))
+                self._begin_hot(site.open(route, self, RequestHead(self.headers, self._spelled_headers, extra, keep_alive)))
                 return
         elif method == b"OPTIONS":
             lines = site.preflight(self.headers)
@@ -256,7 +260,10 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.close()
 
     def give_up_message(self, text: str) -> None:
-        """Refuse the request that is arriving too slowly."""
+        """Refuse the request that is arriving too slowly; one that is answered already just loses its connection."""
+        if self._receiving is None and not self._is_in_head and self.cycle is not None and self.cycle.response_complete:
+            self.transport.close()
+            return
         self._refuse(408, text)
 
     @property

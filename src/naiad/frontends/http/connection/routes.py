@@ -11,6 +11,7 @@ from enum import Enum
 from urllib.parse import unquote_to_bytes
 
 _HOT_PATH = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]+))?/(infer|generate|generate_stream)\Z")
+_ORIGIN = re.compile(rb"\Ahttps?://[^/?#]*", re.IGNORECASE)
 _MOST_CACHED = 4096
 _LONGEST_CACHED = 512
 _MOST_VERSION_DIGITS = 18
@@ -56,7 +57,9 @@ class HotRoutes:
 
 
 def _parse(target: bytes) -> HotRoute | None:
-    match = _HOT_PATH.match(target.partition(b"?")[0])
+    # A proxy may send the absolute form (RFC 9112 §3.2.2).
+    path = _ORIGIN.sub(b"", target, count=1).partition(b"?")[0]
+    match = _HOT_PATH.match(path)
     if match is None:
         return None
     name, version, kind = match.groups()

@@ -6,7 +6,9 @@ Owns access rules, CORS and header forwarding as connections apply them: in this
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 import httptools
@@ -28,6 +30,19 @@ from naiad.request.service import InferenceService
 from naiad.wire.limits import RequestLimits
 
 _INFERENCE = "inference"
+_NOTHING: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """A request's head. `headers` have names in lower case; `spelled` have them as the client wrote them, and are kept only
+    when headers are forwarded. `extra` are the header lines of every response.
+    """
+
+    headers: Headers
+    spelled: Headers
+    extra: bytes
+    keep_alive: bool
 
 
 class HttpSite:
@@ -51,6 +66,7 @@ class HttpSite:
         self._limits = RequestLimits(options.max_input_size_bytes)
         self._access = AccessRules(options.restricted)
         self._cors = CorsPolicy(options.cors_origins)
+        self.forwards_headers = bool(options.header_forward_pattern)
         self._forwarder = HeaderForwarder(options.header_forward_pattern)
 
     def cors_lines(self, headers: Headers) -> bytes:
@@ -61,19 +77,17 @@ class HttpSite:
         """Return the header lines that answer a preflight request, or None when this isn't one or CORS is off."""
         return self._cors.preflight(headers) if self._cors.is_enabled else None
 
-    def open(
-        self, route: HotRoute, connection: Transmitter, headers: Headers, extra: bytes, keep_alive: bool
-    ) -> HotExchange | Refusal:
+    def open(self, route: HotRoute, connection: Transmitter, request: RequestHead) -> HotExchange | Refusal:
         """Return the exchange that a hot request's head begins, or its refusal: nothing of the body is read for that."""
-        error_text = self._access.check(_INFERENCE, headers)
+        error_text = self._access.check(_INFERENCE, request.headers)
         if error_text is not None:
-            return Refusal(connection, extra, 403, error_text)
+            return Refusal(connection, request.extra, 403, error_text)
         try:
-            return self._open(route, connection, headers, extra, keep_alive)
+            return self._open(route, connection, request)
         except InferenceServerError as error:
-            return Refusal(connection, extra, STATUS_OF_CODE[error.code], error.message)
+            return Refusal(connection, request.extra, STATUS_OF_CODE[error.code], error.message)
 
-    def scope(self, method: bytes, target: bytes, headers: Headers, http_version: str) -> dict[str, Any]:
+    def scope(self, method: bytes, target: bytes, headers: Headers, http_version: str) -> Any:
         """Return the ASGI scope of a request without its addresses. Raises INVALID_ARGUMENT for a target that is no URL."""
         try:
             url = httptools.parse_url(target)
@@ -94,12 +108,15 @@ class HttpSite:
             "state": {},
         }
 
-    def _open(self, route: HotRoute, connection: Transmitter, headers: Headers, extra: bytes, keep_alive: bool) -> HotExchange:
-        head = read_head(headers)
+    def _open(self, route: HotRoute, connection: Transmitter, request: RequestHead) -> HotExchange:
+        head = read_head(request.headers)
         is_generate = route.kind is not HotKind.INFER
-        exchange = (GenerateExchange if is_generate else InferExchange)(connection, self.service, route, self._limits)
         body = make_body(head, self._limits, is_generate)
-        if not is_generate:
-            cast("InferExchange", exchange).forwarded = self._forwarder.parameters(headers)
-        exchange.open(head, body, extra, keep_alive)
+        exchange: HotExchange
+        if is_generate:
+            exchange = GenerateExchange(connection, self.service, route, self._limits)
+        else:
+            exchange = infer = InferExchange(connection, self.service, route, self._limits)
+            infer.forwarded = self._forwarder.parameters(request.spelled) if self.forwards_headers else _NOTHING
+        exchange.open(head, body, request.extra, request.keep_alive)
         return exchange

@@ -1,0 +1,53 @@
+"""The metric families that Triton doesn't have: bounds that were met, and where batches ran.
+
+Owns their names. Each is read from the structure it describes at the moment of a scrape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from naiad.execution.threads import ThreadPool
+from naiad.observability.metrics import FamilySource
+from naiad.observability.prometheus_text import Family, Kind, Sample
+from naiad.repository.manager import RepositoryManager
+from naiad.repository.model import Model
+
+
+def own_families(repository: RepositoryManager, pool: ThreadPool) -> Iterator[FamilySource]:
+    """Yield the sources of the families."""
+
+    def of_models(name: str, kind: Kind, text: str, read: Callable[[Model], int]) -> FamilySource:
+        def family() -> Family:
+            samples = [
+                Sample(read(model), {"model": model.plan.name, "version": str(model.plan.version)})
+                for model in repository.models()
+            ]
+            return Family(name, kind, text, samples)
+
+        return family
+
+    yield of_models(
+        "naiad_in_place_runs_total",
+        Kind.COUNTER,
+        "Batches that ran on the event loop",
+        lambda model: model.placement.in_place_runs,
+    )
+    yield of_models(
+        "naiad_requests_refused_total",
+        Kind.COUNTER,
+        "Requests that a full queue refused; they are in no failure counter",
+        lambda model: model.statistics.refused_count,
+    )
+    yield of_models(
+        "naiad_running_requests",
+        Kind.GAUGE,
+        "Requests that run and have not ended",
+        lambda model: model.scheduler.running_count(),
+    )
+    yield lambda: Family(
+        "naiad_thread_pool_queued_batches",
+        Kind.GAUGE,
+        "Batches that wait for a thread, see --thread-count",
+        [Sample(pool.queued_count(), {})],
+    )
