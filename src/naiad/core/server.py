@@ -95,8 +95,10 @@ class InferenceServer:
         route = self._routes.get((call.model_name, call.model_version)) or self._find_route(call)
         checked = route.check(call)
         model = route.model
-        if any(output.classification for output in call.outputs):
-            sink = ClassifyingSink(sink, model.plan, {output.name: output.classification for output in call.outputs})
+        for output in call.outputs:
+            if output.classification:
+                sink = ClassifyingSink(sink, model.plan, {output.name: output.classification for output in call.outputs})
+                break
         request = InferRequest(
             checked.inputs,
             checked.outputs,

@@ -22,11 +22,11 @@ Array = np.ndarray[Any, Any]
 class BatchTensors:
     """Gathers and splits for one model version."""
 
-    __slots__ = ("_inputs", "_is_batching", "_model", "_outputs")
+    __slots__ = ("_is_batching", "_model", "_outputs", "_reshaped")
 
     def __init__(self, plan: ModelPlan) -> None:
         self._model = plan.name
-        self._inputs = plan.inputs
+        self._reshaped = tuple(item for item in plan.inputs if item.has_reshape)
         self._outputs = plan.outputs_by_name
         self._is_batching = plan.is_batching
 
@@ -41,8 +41,8 @@ class BatchTensors:
             gathered = {name: array if array.flags.aligned else array.copy() for name, array in first.items()}
         else:
             gathered = {name: np.concatenate([request.inputs[name] for request in requests]) for name in first}
-        for plan in self._inputs:
-            if plan.has_reshape and plan.name in gathered:
+        for plan in self._reshaped:
+            if plan.name in gathered:
                 gathered[plan.name] = _reshape(gathered[plan.name], plan.dims, plan.backend_shape)
         return gathered
 
@@ -51,10 +51,12 @@ class BatchTensors:
 
         Raises INTERNAL when the model's outputs don't have the datatype, rank or batch size that they must have.
         """
-        rows = sum(request.batch_size for request in requests) if self._is_batching else -1
-        checked = {name: self._checked(name, array, rows) for name, array in arrays.items() if name in self._outputs}
         if len(requests) == 1:
-            return [self._whole(checked, requests[0])]
+            return [self._whole(arrays, requests[0])]
+        rows = sum(request.batch_size for request in requests)
+        checked = {
+            name: self._checked(self._outputs[name], array, rows) for name, array in arrays.items() if name in self._outputs
+        }
         answers = []
         start = 0
         for request in requests:
@@ -69,12 +71,18 @@ class BatchTensors:
             start = end
         return answers
 
-    def _whole(self, checked: Mapping[str, Array], request: InferRequest) -> list[OutputTensor]:
-        outputs = self._outputs
-        return [OutputTensor(name, outputs[name].datatype, checked[name]) for name in request.outputs if name in checked]
+    def _whole(self, arrays: Mapping[str, Array], request: InferRequest) -> list[OutputTensor]:
+        """Return the outputs of a batch of one request: the arrays themselves."""
+        rows = request.batch_size if self._is_batching else -1
+        answers = []
+        for name in request.outputs:
+            array = arrays.get(name)
+            if array is not None:
+                plan = self._outputs[name]
+                answers.append(OutputTensor(name, plan.datatype, self._checked(plan, array, rows)))
+        return answers
 
-    def _checked(self, name: str, array: Array, rows: int) -> Array:
-        plan = self._outputs[name]
+    def _checked(self, plan: TensorPlan, array: Array, rows: int) -> Array:
         if array.dtype != plan.datatype.numpy:
             raise self._fault(plan, f"has dtype {array.dtype}, must be {plan.datatype}")
         if array.ndim != len(plan.backend_shape) or (rows >= 0 and array.shape[0] != rows):

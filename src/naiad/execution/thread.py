@@ -64,7 +64,7 @@ class ThreadInstance:
     def submit(self, batch: Batch, on_done: Callable[[Instance], None]) -> None:
         """See `Instance.submit`."""
         context = self._context
-        size_bytes = sum(array.nbytes for request in batch.requests for array in request.inputs.values())
+        size_bytes = _input_bytes(batch) if context.placement.needs_measuring else 0
         if context.placement.is_in_place(size_bytes):
             if context.budget.is_left:
                 self._run_in_place(batch, size_bytes, on_done)
@@ -150,10 +150,19 @@ class ThreadInstance:
         )
 
 
+def _input_bytes(batch: Batch) -> int:
+    """Return the size of the batch's inputs: what a model's run time is learnt by."""
+    size_bytes = 0
+    for request in batch.requests:
+        for array in request.inputs.values():
+            size_bytes += array.nbytes
+    return size_bytes
+
+
 def _wanted(requests: list[InferRequest]) -> tuple[str, ...]:
     """Return the outputs that any of `requests` wants, each once."""
     first = requests[0].outputs
-    if all(request.outputs == first for request in requests):
+    if len(requests) == 1 or all(request.outputs == first for request in requests):
         return first
     return tuple(dict.fromkeys(name for request in requests for name in request.outputs))
 

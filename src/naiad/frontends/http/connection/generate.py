@@ -28,13 +28,15 @@ class GenerateExchange(HotExchange):
 
     def answer(self, body: Buffer) -> None:
         """See `HotExchange.answer`."""
-        if self.head.encoding not in ("", "identity"):
-            raise invalid_argument(f"Content-Encoding '{self.head.encoding}' isn't supported by generate, send it uncompressed")
+        encoding, route = self.opened.head.encoding, self.opened.route
+        if encoding not in ("", "identity"):
+            raise invalid_argument(f"Content-Encoding '{encoding}' isn't supported by generate, send it uncompressed")
         self.response_count = 0
         self.response_text = b""
-        metadata = self.service.model_metadata(self.route.model_name, self.route.model_version)
-        call = decode_generate(body, metadata, self.route.model_version, self.limits)
-        self.handle = self.service.infer(call, self)
+        service = self.context.service
+        metadata = service.model_metadata(route.model_name, route.model_version)
+        call = decode_generate(body, metadata, route.model_version, self.context.limits)
+        self.handle = service.infer(call, self)
 
     def send(self, response: InferResponse | None, is_final: bool) -> None:
         """See `ResponseSink.send`."""
@@ -48,7 +50,7 @@ class GenerateExchange(HotExchange):
         except Exception:
             self.respond_fault()
             return
-        if self.route.kind is HotKind.GENERATE_STREAM:
+        if self.opened.route.kind is HotKind.GENERATE_STREAM:
             self._send_event(text, is_final)
             return
         if text is not None:

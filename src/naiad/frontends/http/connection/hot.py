@@ -5,6 +5,7 @@ Owns limits and encodings of hot bodies. Subclasses answer inference and generat
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from naiad.errors import InferenceServerError, invalid_argument
@@ -57,8 +58,8 @@ def read_head(headers: Headers) -> Head:
     )
 
 
-def make_body(head: Head, limits: RequestLimits, is_generate: bool) -> Body:
-    """Return where the body goes. Raises INVALID_ARGUMENT when the announced sizes are over the limit."""
+def check_size(head: Head, limits: RequestLimits, is_generate: bool) -> None:
+    """Check the sizes that a head announces. Raises INVALID_ARGUMENT when one is over the limit."""
     limit = limits.max_json_size_bytes
     json_size = head.content_length if head.header_length is None or is_generate else head.header_length
     # A raw binary request is one tensor: it counts as a whole, and so does everything compressed.
@@ -68,39 +69,57 @@ def make_body(head: Head, limits: RequestLimits, is_generate: bool) -> Body:
         raise invalid_argument(
             f"request JSON size of {json_size} bytes exceeds the limit of {limit} bytes, raise it with --http-max-input-size"
         )
+
+
+def make_body(head: Head, limits: RequestLimits) -> Body:
+    """Return where the body goes; one of unknown length may be as long as the limit beside its JSON part."""
     json_length = head.header_length or 0
-    return Body(head.content_length, limit + json_length, json_length)
+    return Body(head.content_length, limits.max_json_size_bytes + json_length, json_length)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedHead:
+    """A hot request's head, read and allowed. `extra` are the header lines of every response, `forwarded` the parameters that
+    its headers make.
+    """
+
+    route: HotRoute
+    head: Head
+    extra: bytes
+    keep_alive: bool
+    forwarded: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class HotContext:
+    """What all hot requests of a site are answered with."""
+
+    service: InferenceService
+    limits: RequestLimits
 
 
 class HotExchange(Exchange):
-    """A hot request: its body is filled by the connection, then `start` is called."""
+    """A hot request. The connection fills `body`, puts all of it into `content`, and calls `start`."""
 
-    __slots__ = ("body", "handle", "head", "limits", "route", "service")
+    __slots__ = ("body", "content", "context", "handle", "opened")
 
-    def __init__(
-        self,
-        connection: Transmitter,
-        service: InferenceService,
-        route: HotRoute,
-        limits: RequestLimits,
-    ) -> None:
-        super().__init__(connection, b"", keep_alive=True)
-        self.service = service
-        self.route = route
-        self.limits = limits
+    body: Body
+
+    def __init__(self, connection: Transmitter, context: HotContext, opened: OpenedHead) -> None:
+        super().__init__(connection, opened.extra, opened.keep_alive)
+        self.context = context
+        self.opened = opened
+        self.content: Buffer = b""
         self.handle: InferHandle | None = None
-
-    def open(self, head: Head, body: Body, extra: bytes, keep_alive: bool) -> None:
-        """Take what the head tells; before any byte of the body."""
-        self.head = head
-        self.body = body
-        self.extra = extra
-        self.keep_alive = keep_alive
 
     def start(self) -> None:
         """See `Exchange.start`."""
+        content, self.content = self.content, b""
+        encoding = self.opened.head.encoding
         try:
-            self.answer(self._whole_body())
+            if encoding and encoding != "identity":
+                content = decompress(content, encoding, self.context.limits.max_json_size_bytes)
+            self.answer(content)
         except InferenceServerError as error:
             self.respond_error(error)
 
@@ -117,12 +136,6 @@ class HotExchange(Exchange):
         super().cancel()
         if self.handle is not None:
             self.handle.cancel()
-
-    def _whole_body(self) -> Buffer:
-        body = self.body.take()
-        if self.head.encoding and self.head.encoding != "identity":
-            return decompress(body, self.head.encoding, self.limits.max_json_size_bytes)
-        return body
 
 
 def _coding(value: bytes) -> str:

@@ -5,8 +5,6 @@ Owns one inference over HTTP from its whole body to its response. It is the sink
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from naiad.errors import InferenceServerError, internal
 from naiad.frontends.http.connection import reply
 from naiad.frontends.http.connection.body import Buffer
@@ -21,19 +19,21 @@ from naiad.wire.kserve_response import encode_infer
 class InferExchange(HotExchange):
     """See the module."""
 
-    __slots__ = ("call", "forwarded", "response")
+    __slots__ = ("call", "response")
 
     call: InferCall
-    forwarded: Mapping[str, str]
 
     def answer(self, body: Buffer) -> None:
         """See `HotExchange.answer`."""
-        route = self.route
+        opened = self.opened
+        route = opened.route
         self.response: InferResponse | None = None
-        call = self.call = decode_infer(body, self.head.header_length, route.model_name, route.model_version, self.limits)
-        if self.forwarded:
-            call.parameters = {**call.parameters, **self.forwarded}
-        self.handle = self.service.infer(call, self)
+        call = self.call = decode_infer(
+            body, opened.head.header_length, route.model_name, route.model_version, self.context.limits
+        )
+        if opened.forwarded:
+            call.parameters = {**call.parameters, **opened.forwarded}
+        self.handle = self.context.service.infer(call, self)
 
     def send(self, response: InferResponse | None, is_final: bool) -> None:
         """See `ResponseSink.send`: HTTP inference has exactly one response, sent when the request has ended."""
@@ -45,7 +45,7 @@ class InferExchange(HotExchange):
         if not is_final or self.has_ended:
             return
         if self.response is None:
-            self.fail(internal(f"expected a single response, got 0, from model '{self.route.model_name}'"))
+            self.fail(internal(f"expected a single response, got 0, from model '{self.opened.route.model_name}'"))
             return
         try:
             self._encode(self.response)
@@ -61,7 +61,8 @@ class InferExchange(HotExchange):
     def _encode(self, response: InferResponse) -> None:
         encoded = encode_infer(response, self.call)
         buffers, headers = encoded.buffers, b""
-        coding = negotiate(self.head.accept_encoding) if self.head.accept_encoding else "identity"
+        accepted = self.opened.head.accept_encoding
+        coding = negotiate(accepted) if accepted else "identity"
         if coding != "identity":
             buffers = [compress(buffers, coding)]
             headers = b"Content-Encoding: %s\r\n" % coding.encode()

@@ -20,7 +20,7 @@ from naiad.frontends.http.connection import reply
 from naiad.frontends.http.connection.body import Body, DirectReceiver
 from naiad.frontends.http.connection.exchange import Exchange, Preflight, Refusal
 from naiad.frontends.http.connection.half_close import HalfCloseWatch
-from naiad.frontends.http.connection.hot import HotExchange
+from naiad.frontends.http.connection.hot import HotExchange, OpenedHead
 from naiad.frontends.http.connection.site import HttpSite, RequestHead
 from naiad.frontends.http.connection.timeouts import MessageClock
 
@@ -46,6 +46,8 @@ class HttpConnection(HttpToolsProtocol):
         self._spelled_headers: list[tuple[bytes, bytes]] = []
         self._is_in_head = False
         self._is_discarding = False
+        self._is_between = True
+        self._learnable: OpenedHead | None = None
         self._is_continue_due = False
         self._is_pumping = False
         self._receiving: HotExchange | None = None
@@ -95,6 +97,9 @@ class HttpConnection(HttpToolsProtocol):
         if self._is_discarding:
             return
         self._clock.last_data = self.loop.time()
+        is_between = self._is_between
+        if is_between and self._receive_known(data):
+            return
         self._head_bytes += len(data)
         try:
             self.parser.feed_data(data)
@@ -106,11 +111,28 @@ class HttpConnection(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self._refuse(400, f"malformed HTTP request: {error}")
         else:
-            if self._is_in_head and self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(431, f"the request's head is larger than {MAX_HEAD_BYTES} bytes")
-            receiving = self._receiving
-            if receiving is not None and receiving.body.is_direct:
+            self._after_parsing(data, is_between)
+
+    def _receive_known(self, data: bytes) -> bool:
+        """Take `data` without the parser when it is one whole hot request whose head came before."""
+        known = self._site.heads.find(data)
+        if known is None:
+            return False
+        opened, start = known
+        exchange = self._site.exchange(opened, self)
+        exchange.content = memoryview(data)[start:]
+        self._admit(exchange)
+        return True
+
+    def _after_parsing(self, data: bytes, was_between: bool) -> None:
+        receiving = self._receiving
+        if receiving is not None:
+            if receiving.body.is_direct:
                 self._receive_direct(receiving.body)
+        elif self._is_in_head and self._head_bytes > MAX_HEAD_BYTES:
+            self._refuse(431, f"the request's head is larger than {MAX_HEAD_BYTES} bytes")
+        elif was_between and self._is_between and self._learnable is not None:
+            self._site.heads.learn(data, self._learnable)
 
     # --- the parser's calls
 
@@ -121,6 +143,8 @@ class HttpConnection(HttpToolsProtocol):
         self.headers = []
         self._spelled_headers = []
         self._is_in_head = True
+        self._is_between = False
+        self._learnable = None
         self._clock.begin_message()
 
     def on_url(self, url: bytes) -> None:
@@ -185,6 +209,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """See httptools."""
+        self._is_between = True
         self._clock.end_message()
         if self._is_discarding:
             return
@@ -192,6 +217,9 @@ class HttpConnection(HttpToolsProtocol):
         if exchange is not None:
             self._receiving = None
             self._is_continue_due = False
+            if not self.expect_100_continue:
+                self._learnable = exchange.opened
+            exchange.content = exchange.body.take()
             self._admit(exchange)
         elif self.cycle is not None and not self.cycle.response_complete:
             self.cycle.more_body = False
@@ -322,12 +350,13 @@ class HttpConnection(HttpToolsProtocol):
 
     # --- beginnings
 
-    def _begin_hot(self, exchange: HotExchange | Refusal) -> None:
-        if isinstance(exchange, Refusal):
+    def _begin_hot(self, opened: OpenedHead | Refusal) -> None:
+        if isinstance(opened, Refusal):
             self._receiving = None
-            self._stop_reading_for(exchange)
+            self._stop_reading_for(opened)
             return
-        self._receiving = exchange
+        exchange = self._receiving = self._site.exchange(opened, self)
+        exchange.body = self._site.body(opened)
         if self.expect_100_continue:
             if self.is_busy:
                 self._is_continue_due = True

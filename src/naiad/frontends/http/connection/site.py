@@ -17,10 +17,12 @@ from uvicorn.server import ServerState
 
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.frontends.http.access import AccessRules
+from naiad.frontends.http.connection.body import Body
 from naiad.frontends.http.connection.exchange import Refusal, Transmitter
 from naiad.frontends.http.connection.generate import GenerateExchange
-from naiad.frontends.http.connection.hot import Headers, HotExchange, make_body, read_head
+from naiad.frontends.http.connection.hot import Headers, HotContext, HotExchange, OpenedHead, check_size, make_body, read_head
 from naiad.frontends.http.connection.infer import InferExchange
+from naiad.frontends.http.connection.known_heads import KnownHeads
 from naiad.frontends.http.connection.routes import HotKind, HotRoute, HotRoutes
 from naiad.frontends.http.cors import CorsPolicy
 from naiad.frontends.http.header_forward import HeaderForwarder
@@ -63,7 +65,8 @@ class HttpSite:
         self.config.load()
         self.state = ServerState()
         self.routes = HotRoutes(has_hot_routes)
-        self._limits = RequestLimits(options.max_input_size_bytes)
+        self.heads = KnownHeads()
+        self._hot = HotContext(service, RequestLimits(options.max_input_size_bytes))
         self._access = AccessRules(options.restricted)
         self._cors = CorsPolicy(options.cors_origins)
         self.forwards_headers = bool(options.header_forward_pattern)
@@ -77,13 +80,13 @@ class HttpSite:
         """Return the header lines that answer a preflight request, or None when this isn't one or CORS is off."""
         return self._cors.preflight(headers) if self._cors.is_enabled else None
 
-    def open(self, route: HotRoute, connection: Transmitter, request: RequestHead) -> HotExchange | Refusal:
-        """Return the exchange that a hot request's head begins, or its refusal: nothing of the body is read for that."""
+    def open(self, route: HotRoute, connection: Transmitter, request: RequestHead) -> OpenedHead | Refusal:
+        """Return a hot request's head, read and allowed, or its refusal: nothing of the body is read for that."""
         error_text = self._access.check(_INFERENCE, request.headers)
         if error_text is not None:
             return Refusal(connection, request.extra, 403, error_text)
         try:
-            return self._open(route, connection, request)
+            return self._open(route, request)
         except InferenceServerError as error:
             return Refusal(connection, request.extra, STATUS_OF_CODE[error.code], error.message)
 
@@ -108,15 +111,19 @@ class HttpSite:
             "state": {},
         }
 
-    def _open(self, route: HotRoute, connection: Transmitter, request: RequestHead) -> HotExchange:
+    def exchange(self, opened: OpenedHead, connection: Transmitter) -> HotExchange:
+        """Return the exchange of a request with this head; it has no body yet."""
+        if opened.route.kind is HotKind.INFER:
+            return InferExchange(connection, self._hot, opened)
+        return GenerateExchange(connection, self._hot, opened)
+
+    def body(self, opened: OpenedHead) -> Body:
+        """Return where the body of a request with this head goes."""
+        return make_body(opened.head, self._hot.limits)
+
+    def _open(self, route: HotRoute, request: RequestHead) -> OpenedHead:
         head = read_head(request.headers)
-        is_generate = route.kind is not HotKind.INFER
-        body = make_body(head, self._limits, is_generate)
-        exchange: HotExchange
-        if is_generate:
-            exchange = GenerateExchange(connection, self.service, route, self._limits)
-        else:
-            exchange = infer = InferExchange(connection, self.service, route, self._limits)
-            infer.forwarded = self._forwarder.parameters(request.spelled) if self.forwards_headers else _NOTHING
-        exchange.open(head, body, request.extra, request.keep_alive)
-        return exchange
+        is_infer = route.kind is HotKind.INFER
+        check_size(head, self._hot.limits, not is_infer)
+        forwarded = self._forwarder.parameters(request.spelled) if self.forwards_headers and is_infer else _NOTHING
+        return OpenedHead(route, head, request.extra, request.keep_alive, forwarded)
