@@ -43,6 +43,16 @@ class CallOutput:
     is_binary: bool = False
 
 
+class CallTemplate:
+    """What calls have in common that say the same of their inputs but for the elements: a token to know them by.
+
+    Two calls with one template have equal names, datatypes, shapes, sizes in bytes, outputs and parameters, so what was checked
+    of one holds for the other.
+    """
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class InferCall:
     """One inference as its client asked for it.
@@ -66,3 +76,5 @@ class InferCall:
     binary_output: bool = False
     raw_buffer: Buffer | None = None
     """The whole body of a raw binary request: the single input's bytes, whose name, datatype and shape the model tells."""
+    template: CallTemplate | None = None
+    """Set by a codec that has read the same call before; None says nothing."""

@@ -11,6 +11,7 @@ from typing import Any
 from naiad.errors import InferenceServerError, invalid_argument, unimplemented
 from naiad.request.call import Buffer, CallInput, CallOutput, InferCall
 from naiad.tensor.datatype import BY_NAME
+from naiad.wire.call_templates import CallTemplates
 from naiad.wire.json_data import decode_data
 from naiad.wire.json_text import describe, parse_object
 from naiad.wire.limits import RequestLimits
@@ -34,13 +35,18 @@ def parse_header_length(text: str) -> int:
 
 
 def decode_infer(
-    body: Buffer, header_length: int | None, model_name: str, model_version: str, limits: RequestLimits
+    body: Buffer,
+    header_length: int | None,
+    model_name: str,
+    model_version: str,
+    limits: RequestLimits,
+    templates: CallTemplates | None = None,
 ) -> InferCall:
     """Return the call that `body` holds; binary tensors are views of it, so it must not change afterwards.
 
     `header_length` is the size of the JSON part in bytes: None when there is no such header and all of `body` is JSON, 0 for a
-    raw binary request, whose body is the one input's bytes. Raises INVALID_ARGUMENT for everything that is wrong with the
-    message, and UNIMPLEMENTED for tensors in shared memory.
+    raw binary request, whose body is the one input's bytes. `templates` remembers texts between calls. Raises INVALID_ARGUMENT
+    for everything that is wrong with the message, and UNIMPLEMENTED for tensors in shared memory.
     """
     view = memoryview(body)
     size = len(view)
@@ -51,8 +57,13 @@ def decode_infer(
         return InferCall(model_name, model_version, binary_output=True, raw_buffer=body)
     elif not 0 < header_length <= size:
         raise invalid_argument(f"inference header size should be in range (0, {size}), got {header_length}")
+    text = bytes(view[:header_length]) if templates is not None and header_length < size else b""
+    if text and templates is not None:
+        known = templates.find(text, view, model_name, model_version)
+        if known is not None:
+            return known
     limits.check("request JSON size", header_length)
-    document = parse_object(view[:header_length])
+    document = parse_object(text or view[:header_length])
     call = InferCall(
         model_name,
         model_version,
@@ -62,6 +73,8 @@ def decode_infer(
     )
     if "parameters" in document:
         read_parameters(document["parameters"], call)
+    if text and templates is not None:
+        templates.learn(text, call, size - header_length)
     return call
 
 

@@ -19,6 +19,7 @@ from naiad.request.response import InferResponse, OutputTensor
 from naiad.tensor import bytes_tensor
 from naiad.wire.json_data import encode_data
 
+_MOST_TEXTS = 1024
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 
 
@@ -31,14 +32,65 @@ class EncodedResponse(NamedTuple):
     header_length: int | None
 
 
-def encode_infer(response: InferResponse, call: InferCall) -> EncodedResponse:
+class ResponseTemplates:
+    """JSON parts that were written before: a response to a call with the same template, whose outputs have the same names,
+    datatypes and shapes and go out as bytes, has the same text. Remembers a bounded number.
+    """
+
+    __slots__ = ("_texts",)
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[Any, ...], bytes] = {}
+
+    def find(self, response: InferResponse, call: InferCall) -> EncodedResponse | None:
+        """Return the body of a response whose text is known."""
+        text = self._texts.get(self._key(response, call))
+        if text is None:
+            return None
+        buffers: list[Buffer] = [text]
+        for output in response.outputs:
+            _add_blob(output, buffers)
+        return EncodedResponse(buffers, len(text))
+
+    def learn(self, response: InferResponse, call: InferCall, encoded: EncodedResponse) -> None:
+        """Remember the text of `encoded`, unless there is more in it than those names, datatypes and shapes."""
+        has_other = response.id or response.parameters or len(encoded.buffers) != len(response.outputs) + 1
+        if has_other or any(output.array.dtype.hasobject for output in response.outputs):
+            return
+        if len(self._texts) >= _MOST_TEXTS:
+            self._texts.clear()
+        self._texts[self._key(response, call)] = bytes(encoded.buffers[0])
+
+    @staticmethod
+    def _key(response: InferResponse, call: InferCall) -> tuple[Any, ...]:
+        outputs = response.outputs
+        if len(outputs) == 1:
+            output = outputs[0]
+            shapes: Any = (output.name, output.datatype.name, output.array.shape)
+        else:
+            shapes = tuple([(output.name, output.datatype.name, output.array.shape) for output in outputs])
+        return call.template, response.model_name, response.model_version, response.id, bool(response.parameters), shapes
+
+
+def encode_infer(response: InferResponse, call: InferCall, templates: ResponseTemplates | None = None) -> EncodedResponse:
     """Return the body that answers `call`. The tensors' memory is handed out as it is and must stay unchanged until it is sent.
 
     An output has the form that the call's entry for it asks for (the last one, where it is listed twice), or the call's default
     when it isn't listed. Members: id (unless empty), model_name, model_version, parameters (unless empty), outputs; of an
     output: name, datatype, shape, then parameters or data. Raises INVALID_ARGUMENT for an output that JSON can't hold,
-    UNIMPLEMENTED for a response parameter of bytes, INTERNAL for another that JSON can't hold.
+    UNIMPLEMENTED for a response parameter of bytes, INTERNAL for another that JSON can't hold. `templates` remembers texts
+    between responses.
     """
+    if templates is None or call.template is None:
+        return _encode(response, call)
+    encoded = templates.find(response, call)
+    if encoded is None:
+        encoded = _encode(response, call)
+        templates.learn(response, call, encoded)
+    return encoded
+
+
+def _encode(response: InferResponse, call: InferCall) -> EncodedResponse:
     document: dict[str, Any] = {"id": response.id} if response.id else {}
     document["model_name"] = response.model_name
     document["model_version"] = response.model_version

@@ -13,8 +13,10 @@ from naiad.frontends.http.connection.body import Body, Buffer
 from naiad.frontends.http.connection.exchange import Exchange, Transmitter
 from naiad.frontends.http.connection.routes import HotRoute
 from naiad.request.service import InferenceService, InferHandle
+from naiad.wire.call_templates import CallTemplates
 from naiad.wire.compression import decompress
 from naiad.wire.kserve_request import parse_header_length
+from naiad.wire.kserve_response import ResponseTemplates
 from naiad.wire.limits import RequestLimits
 
 Headers = list[tuple[bytes, bytes]]
@@ -96,6 +98,8 @@ class HotContext:
 
     service: InferenceService
     limits: RequestLimits
+    templates: CallTemplates
+    response_templates: ResponseTemplates
 
 
 class HotExchange(Exchange):

@@ -28,12 +28,13 @@ class InferExchange(HotExchange):
         opened = self.opened
         route = opened.route
         self.response: InferResponse | None = None
+        context = self.context
         call = self.call = decode_infer(
-            body, opened.head.header_length, route.model_name, route.model_version, self.context.limits
+            body, opened.head.header_length, route.model_name, route.model_version, context.limits, context.templates
         )
         if opened.forwarded:
             call.parameters = {**call.parameters, **opened.forwarded}
-        self.handle = self.context.service.infer(call, self)
+        self.handle = context.service.infer(call, self)
 
     def send(self, response: InferResponse | None, is_final: bool) -> None:
         """See `ResponseSink.send`: HTTP inference has exactly one response, sent when the request has ended."""
@@ -59,7 +60,7 @@ class InferExchange(HotExchange):
         self.respond_error(error)
 
     def _encode(self, response: InferResponse) -> None:
-        encoded = encode_infer(response, self.call)
+        encoded = encode_infer(response, self.call, self.context.response_templates)
         buffers, headers = encoded.buffers, b""
         accepted = self.opened.head.accept_encoding
         coding = negotiate(accepted) if accepted else "identity"

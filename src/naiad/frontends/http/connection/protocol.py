@@ -345,7 +345,7 @@ class HttpConnection(HttpToolsProtocol):
             if self._is_continue_due:
                 self._is_continue_due = False
                 self.write([reply.CONTINUE])
-        if len(self._queue) < MAX_PIPELINED:
+        if self.flow.read_paused and len(self._queue) < MAX_PIPELINED:
             self.flow.resume_reading()
 
     # --- beginnings

@@ -29,6 +29,8 @@ from naiad.frontends.http.header_forward import HeaderForwarder
 from naiad.frontends.http.options import HttpOptions
 from naiad.frontends.http.status import STATUS_OF_CODE
 from naiad.request.service import InferenceService
+from naiad.wire.call_templates import CallTemplates
+from naiad.wire.kserve_response import ResponseTemplates
 from naiad.wire.limits import RequestLimits
 
 _INFERENCE = "inference"
@@ -66,7 +68,7 @@ class HttpSite:
         self.state = ServerState()
         self.routes = HotRoutes(has_hot_routes)
         self.heads = KnownHeads()
-        self._hot = HotContext(service, RequestLimits(options.max_input_size_bytes))
+        self._hot = HotContext(service, RequestLimits(options.max_input_size_bytes), CallTemplates(), ResponseTemplates())
         self._access = AccessRules(options.restricted)
         self._cors = CorsPolicy(options.cors_origins)
         self.forwards_headers = bool(options.header_forward_pattern)
