@@ -55,11 +55,17 @@ class Probe:
 
 
 class FakeInstance:
-    """Holds its batch until `finish` or `fail`. Refuses a second batch meanwhile, as no scheduler may submit one."""
+    """Holds its batches until `finish` or `fail`. Refuses more meanwhile, as no scheduler may submit any.
 
-    def __init__(self, name: str = "fake_0") -> None:
+    It takes up to `run_length` batches at once; `runs` are the numbers that it was given at once.
+    """
+
+    def __init__(self, name: str = "fake_0", run_length: int = 1) -> None:
         self.name = name
+        self.run_length = run_length
+        self.runs: list[int] = []
         self.batches: list[Batch] = []
+        self._run_start = 0
         self._on_done: Callable[[Instance], None] | None = None
 
     @property
@@ -72,21 +78,32 @@ class FakeInstance:
         return [batch.size for batch in self.batches]
 
     def submit(self, batch: Batch, on_done: Callable[[Instance], None]) -> None:
+        self._take([batch], on_done)
+
+    def submit_run(self, batches: list[Batch], on_done: Callable[[Instance], None]) -> None:
+        self._take(batches, on_done)
+
+    def _take(self, batches: list[Batch], on_done: Callable[[Instance], None]) -> None:
         assert self._on_done is None, "a busy instance got a batch"
-        assert batch.size == sum(request.batch_size for request in batch.requests)
-        self.batches.append(batch)
+        assert 1 <= len(batches) <= self.run_length
+        assert all(batch.size == sum(request.batch_size for request in batch.requests) for batch in batches)
+        self._run_start = len(self.batches)
+        self.runs.append(len(batches))
+        self.batches += batches
         self._on_done = on_done
 
     def finish(self) -> None:
         """End the batch well."""
-        for request in self.batches[-1].requests:
-            request.responder.send(None)
+        for batch in self.batches[self._run_start :]:
+            for request in batch.requests:
+                request.responder.send(None)
         self._free()
 
     def fail(self) -> None:
         """End the batch with an error."""
-        for request in self.batches[-1].requests:
-            request.responder.fail(internal("the model failed"))
+        for batch in self.batches[self._run_start :]:
+            for request in batch.requests:
+                request.responder.fail(internal("the model failed"))
         self._free()
 
     def _free(self) -> None:
@@ -98,6 +115,6 @@ class FakeInstance:
 class InPlaceInstance(FakeInstance):
     """Ends each batch before `submit` returns."""
 
-    def submit(self, batch: Batch, on_done: Callable[[Instance], None]) -> None:
-        super().submit(batch, on_done)
+    def _take(self, batches: list[Batch], on_done: Callable[[Instance], None]) -> None:
+        super()._take(batches, on_done)
         self.finish()

@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from naiad.backends.base import BackendInstance
-from naiad.clock import Clock
 from naiad.config.plan import ModelPlan
 from naiad.errors import Code, FailureReason, InferenceServerError
 from naiad.execution.placement import Placement, TurnBudget
@@ -26,21 +26,22 @@ _now_ns = time.monotonic_ns
 
 @dataclass(frozen=True, slots=True)
 class ExecutionContext:
-    """What all instances of one model version share. `runs_always_in_place`: the model may never be put on a thread."""
+    """What all instances of one model version share."""
 
     plan: ModelPlan
     tensors: BatchTensors
     statistics: ModelStatistics
     placement: Placement
-    runs_always_in_place: bool
     pool: ThreadPool
     budget: TurnBudget
-    clock: Clock
 
 
 @dataclass(slots=True)
 class _Outcome:
-    """What came of running some requests together: their outputs, or the one error of all of them; durations in ns."""
+    """What came of running some requests together: their outputs, or the one error of all of them; durations in ns.
+
+    `cpu_ns` is what the thread itself computed of `infer_ns`, 0 in place.
+    """
 
     requests: list[InferRequest]
     answers: list[list[OutputTensor]]
@@ -49,6 +50,7 @@ class _Outcome:
     gather_ns: int
     infer_ns: int
     split_ns: int
+    cpu_ns: int
 
 
 class ThreadInstance:
@@ -61,62 +63,92 @@ class ThreadInstance:
         self._plan = context.plan
         self._version = str(context.plan.version)
 
+    @property
+    def run_length(self) -> int:
+        """See `Instance.run_length`."""
+        return self._context.placement.run_length
+
+    def submit_run(self, batches: list[Batch], on_done: Callable[[Instance], None]) -> None:
+        """See `Instance.submit_run`."""
+        placement = self._context.placement
+        sized = [(batch, _input_bytes(batch)) for batch in batches]
+        if not all(placement.is_in_place(size_bytes) for _, size_bytes in sized):
+            self._context.pool.submit(lambda: self._run_on_thread(sized, on_done))
+        elif self._context.budget.is_free:
+            self._run_all_in_place(sized, on_done)
+        else:
+            self._context.budget.defer(partial(self._run_all_in_place, sized, on_done))
+
     def submit(self, batch: Batch, on_done: Callable[[Instance], None]) -> None:
         """See `Instance.submit`."""
         context = self._context
-        size_bytes = _input_bytes(batch) if context.placement.needs_measuring else 0
-        if context.placement.is_in_place(size_bytes):
-            if context.budget.is_left:
-                self._run_in_place(batch, size_bytes, on_done)
-                return
-            if context.runs_always_in_place:
-                context.clock.call_soon(lambda: self._run_in_place(batch, size_bytes, on_done))
-                return
-        context.pool.submit(lambda: self._run_on_thread(batch, size_bytes, on_done))
+        size_bytes = _input_bytes(batch)
+        if not context.placement.is_in_place(size_bytes):
+            context.pool.submit(lambda: self._run_on_thread([(batch, size_bytes)], on_done))
+        elif context.budget.is_free:
+            self._run_once_in_place(batch, size_bytes)
+            on_done(self)
+        else:
+            context.budget.defer(partial(self._run_all_in_place, [(batch, size_bytes)], on_done))
 
     def close(self) -> None:
         """Give the loaded model back; blocking, nothing runs any more."""
         self._backend.close()
 
-    def _run_in_place(self, batch: Batch, size_bytes: int, on_done: Callable[[Instance], None]) -> None:
+    def _run_all_in_place(self, sized: list[tuple[Batch, int]], on_done: Callable[[Instance], None]) -> None:
+        """Run batches in place while the turn's budget lasts; the rest waits for the next turn, after the sockets' turn."""
+        context = self._context
+        for index, (batch, size_bytes) in enumerate(sized):
+            if not context.budget.is_left:
+                context.budget.defer(partial(self._run_all_in_place, sized[index:], on_done))
+                return
+            self._run_once_in_place(batch, size_bytes)
+        on_done(self)
+
+    def _run_once_in_place(self, batch: Batch, size_bytes: int) -> None:
         began_ns = _now_ns()
-        for outcome in self._run(batch):
+        for outcome in self._run(batch, is_on_thread=False):
             self._context.placement.observe_in_place(size_bytes, outcome.infer_ns)
             self._end(outcome)
         self._context.budget.spend(_now_ns() - began_ns)
-        on_done(self)
 
-    def _run_on_thread(self, batch: Batch, size_bytes: int, on_done: Callable[[Instance], None]) -> Completion:
+    def _run_on_thread(self, sized: list[tuple[Batch, int]], on_done: Callable[[Instance], None]) -> Completion:
         placement = self._context.placement
-        began_cpu_ns = time.thread_time_ns() if placement.needs_measuring else 0
-        outcomes = self._run(batch)
-        cpu_ns = time.thread_time_ns() - began_cpu_ns if placement.needs_measuring else 0
+        # A run is short, but a client may have gone while the one before it ran.
+        done = [
+            (size_bytes, outcome)
+            for batch, size_bytes in sized
+            if len(sized) == 1 or not batch.requests[0].is_cancelled
+            for outcome in self._run(batch, is_on_thread=True)
+        ]
 
         def finish() -> None:
-            if placement.needs_measuring:
-                placement.observe_thread(size_bytes, cpu_ns, sum(outcome.infer_ns for outcome in outcomes))
-            for outcome in outcomes:
+            for size_bytes, outcome in done:
+                placement.observe_thread(size_bytes, outcome.cpu_ns, outcome.infer_ns)
                 self._end(outcome)
             on_done(self)
 
         return finish
 
-    def _run(self, batch: Batch) -> list[_Outcome]:
+    def _run(self, batch: Batch, is_on_thread: bool) -> list[_Outcome]:
         """Run the batch; when it fails, run each of its requests alone, so that a bad one can't fail the others."""
-        outcome = self._execute(batch.requests)
+        outcome = self._execute(batch.requests, is_on_thread)
         if outcome.error is None or len(batch.requests) == 1:
             return [outcome]
-        return [self._execute([request]) for request in batch.requests if not request.is_cancelled]
+        return [self._execute([request], is_on_thread) for request in batch.requests if not request.is_cancelled]
 
-    def _execute(self, requests: list[InferRequest]) -> _Outcome:
+    def _execute(self, requests: list[InferRequest], is_on_thread: bool) -> _Outcome:
         tensors = self._context.tensors
         started_ns = gathered_ns = inferred_ns = _now_ns()
         answers: list[list[OutputTensor]] = []
         error = None
+        cpu_ns = 0
         try:
             inputs = tensors.gather(requests)
             gathered_ns = inferred_ns = _now_ns()
+            began_cpu_ns = time.thread_time_ns() if is_on_thread else 0
             arrays: Mapping[str, Array] = self._backend.execute(inputs, _wanted(requests))
+            cpu_ns = time.thread_time_ns() - began_cpu_ns if is_on_thread else 0
             inferred_ns = _now_ns()
             answers = tensors.split(arrays, requests)
         except Exception as exception:
@@ -131,6 +163,7 @@ class ThreadInstance:
             gathered_ns - started_ns,
             inferred_ns - gathered_ns,
             ended_ns - inferred_ns,
+            cpu_ns,
         )
 
     def _end(self, outcome: _Outcome) -> None:

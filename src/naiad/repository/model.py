@@ -61,10 +61,8 @@ class Model:
             BatchTensors(plan),
             self.statistics,
             self.placement,
-            loaded.backend.must_run_in_place(plan) and self.placement.mode is PlacementMode.IN_PLACE,
             runtime.pool,
             runtime.budget,
-            runtime.clock,
         )
         self._instances = [
             ThreadInstance(instance.name, backend, context) for instance, backend in zip(plan.instances, loaded.instances)

@@ -28,6 +28,13 @@ class Instance(Protocol):
     def name(self) -> str:
         """The instance's name, unique in its model: `resnet_0`."""
 
+    @property
+    def run_length(self) -> int:
+        """How many batches it would take at once: more than 1 when they are so short that handing over each costs more."""
+
+    def submit_run(self, batches: list[Batch], on_done: Callable[[Instance], None]) -> None:
+        """Run `batches` one after the other, as `submit` would each; `on_done` is called once, after the last."""
+
     def submit(self, batch: Batch, on_done: Callable[[Instance], None]) -> None:
         """Run `batch` and answer its requests; never blocks, never raises.
 

@@ -22,6 +22,7 @@ class DirectScheduler:
         self._clock = clock
         self._queue: OrderedDict[InferRequest, None] = OrderedDict()
         self._running = 0
+        self._running_in: dict[Instance, int] = {}
         self._is_dispatch_due = False
         self._is_dispatching = False
         self._is_stopped = False
@@ -59,16 +60,29 @@ class DirectScheduler:
         # An instance that runs in place is free again before `submit` returns: this loop goes on with it, without recursion.
         self._is_dispatching = True
         while self._queue and self._idle:
-            request, _ = self._queue.popitem(last=False)
-            request.on_cancel = None
-            self._running += 1
-            self._idle.pop().submit(Batch([request], request.batch_size), self._on_done)
+            instance = self._idle.pop()
+            batches = self._take(min(instance.run_length, -(-len(self._queue) // (len(self._idle) + 1))))
+            self._running_in[instance] = len(batches)
+            self._running += len(batches)
+            if len(batches) == 1:
+                instance.submit(batches[0], self._on_done)
+            else:
+                instance.submit_run(batches, self._on_done)
         self._is_dispatching = False
         self._check_idle()
 
+    def _take(self, count: int) -> list[Batch]:
+        """Take the oldest `count` requests out of the queue, each a batch of its own."""
+        batches = []
+        for _ in range(count):
+            request, _ = self._queue.popitem(last=False)
+            request.on_cancel = None
+            batches.append(Batch([request], request.batch_size))
+        return batches
+
     def _on_done(self, instance: Instance) -> None:
         self._idle.append(instance)
-        self._running -= 1
+        self._running -= self._running_in.pop(instance)
         if not self._is_dispatching and not self._is_dispatch_due:
             self._dispatch()
 
