@@ -50,7 +50,7 @@ class ResponseTemplates:
         buffers: list[Buffer] = [text]
         for output in response.outputs:
             _add_blob(output, buffers)
-        return EncodedResponse(buffers, len(text))
+        return EncodedResponse(buffers, len(text) if len(buffers) > 1 else None)
 
     def learn(self, response: InferResponse, call: InferCall, encoded: EncodedResponse) -> None:
         """Remember the text of `encoded`, unless there is more in it than those names, datatypes and shapes."""
