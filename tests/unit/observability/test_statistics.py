@@ -1,0 +1,111 @@
+"""The statistics of one model version: what each event adds, and the JSON form clients read."""
+
+import time
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from naiad.errors import FailureReason
+from naiad.observability.statistics import ModelStatistics
+
+
+def entry(statistics: ModelStatistics) -> dict:
+    return statistics.to_json("m", "3")
+
+
+def test_a_new_model_has_every_member_in_the_order_of_the_protocol_and_all_zero() -> None:
+    zero = {"count": 0, "ns": 0}
+    expected = {
+        "name": "m",
+        "version": "3",
+        "last_inference": 0,
+        "inference_count": 0,
+        "execution_count": 0,
+        "inference_stats": {
+            "success": zero,
+            "fail": zero,
+            "queue": zero,
+            "compute_input": zero,
+            "compute_infer": zero,
+            "compute_output": zero,
+            "cache_hit": zero,
+            "cache_miss": zero,
+        },
+        "response_stats": {},
+        "batch_stats": [],
+        "memory_usage": [],
+    }
+    assert orjson.dumps(entry(ModelStatistics())) == orjson.dumps(expected)
+
+
+def test_each_successful_request_adds_the_whole_batch_and_the_batch_size_adds_it_once() -> None:
+    statistics = ModelStatistics()
+    for request_ns in (100, 200, 300):
+        statistics.record_success(request_ns)
+    statistics.record_execution(8, 3, 60, 10, 20, 30)
+    assert entry(statistics)["inference_stats"] == {
+        "success": {"count": 3, "ns": 600},
+        "fail": {"count": 0, "ns": 0},
+        "queue": {"count": 3, "ns": 60},
+        "compute_input": {"count": 3, "ns": 30},
+        "compute_infer": {"count": 3, "ns": 60},
+        "compute_output": {"count": 3, "ns": 90},
+        "cache_hit": {"count": 0, "ns": 0},
+        "cache_miss": {"count": 0, "ns": 0},
+    }
+    assert entry(statistics)["batch_stats"] == [
+        {
+            "batch_size": 8,
+            "compute_input": {"count": 1, "ns": 10},
+            "compute_infer": {"count": 1, "ns": 20},
+            "compute_output": {"count": 1, "ns": 30},
+        }
+    ]
+
+
+def test_a_batch_of_n_is_n_inferences_and_one_execution() -> None:
+    statistics = ModelStatistics()
+    statistics.record_execution(5, 2, 0, 0, 0, 0)
+    statistics.record_execution(1, 1, 0, 0, 0, 0)
+    assert (entry(statistics)["inference_count"], entry(statistics)["execution_count"]) == (6, 2)
+
+
+def test_failures_of_every_reason_make_one_fail_count() -> None:
+    statistics = ModelStatistics()
+    for reason in FailureReason:
+        statistics.record_failure(reason, 10)
+    statistics.record_failure(FailureReason.BACKEND, 5)
+    assert entry(statistics)["inference_stats"]["fail"] == {"count": 5, "ns": 45}
+    assert statistics.failure_counts == {reason: 1 + (reason is FailureReason.BACKEND) for reason in FailureReason}
+
+
+def test_last_inference_is_the_time_of_the_last_execution_in_milliseconds_since_1970() -> None:
+    statistics = ModelStatistics()
+    before_ms = time.time_ns() // 1_000_000
+    statistics.record_execution(1, 1, 0, 0, 0, 0)
+    assert before_ms <= entry(statistics)["last_inference"] <= time.time_ns() // 1_000_000
+
+
+def test_a_request_that_fails_before_it_runs_is_no_inference() -> None:
+    statistics = ModelStatistics()
+    statistics.record_failure(FailureReason.REJECTED, 10)
+    assert (entry(statistics)["inference_count"], entry(statistics)["last_inference"]) == (0, 0)
+
+
+@given(st.lists(st.tuples(st.integers(1, 64), st.integers(0, 10**12)), max_size=30))
+def test_batch_sizes_ascend_and_together_hold_every_execution(batches: list[tuple[int, int]]) -> None:
+    statistics = ModelStatistics()
+    for size, infer_ns in batches:
+        statistics.record_execution(size, 1, 0, 0, infer_ns, 0)
+    rows = entry(statistics)["batch_stats"]
+    assert [row["batch_size"] for row in rows] == sorted({size for size, _ in batches})
+    assert sum(row["compute_infer"]["count"] for row in rows) == entry(statistics)["execution_count"] == len(batches)
+    assert sum(row["compute_infer"]["ns"] for row in rows) == sum(infer_ns for _, infer_ns in batches)
+    assert sum(row["batch_size"] * row["compute_infer"]["count"] for row in rows) == entry(statistics)["inference_count"]
+
+
+def test_a_counter_that_was_never_declared_cannot_be_set() -> None:
+    with pytest.raises(AttributeError):
+        ModelStatistics().sucess_count = 1  # type: ignore[attr-defined]
