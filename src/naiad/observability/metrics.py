@@ -7,7 +7,7 @@ belongs to one server: two in a process don't meet. Loop thread only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 
 from naiad.observability.cpu import CpuSampler
@@ -23,7 +23,7 @@ FamilySource = Callable[[], Family]
 
 # Some 14 series a model at well under 1 µs each: a slice is about 1 ms, and must never be 5.
 _MODELS_PER_SLICE = 100
-_LINES_PER_SLICE = 1000
+_LINES_PER_SLICE = 500
 
 
 class MetricsRegistry:
@@ -69,6 +69,8 @@ class MetricsRegistry:
         """
         chunks = [chunk async for chunk in self._model_chunks()]
         for family in self._server_families():
+            # Making a family may have taken as long as a slice.
+            await asyncio.sleep(0)
             chunks += [chunk async for chunk in _family_chunks(family)]
         return b"".join(chunks)
 
@@ -88,11 +90,13 @@ class MetricsRegistry:
             for chunk in chunks:
                 yield chunk
 
-    def _server_families(self) -> list[Family]:
-        families = _pinned_memory_families()
+    def _server_families(self) -> Iterator[Family]:
+        """Yield the families that aren't Triton's of a model; each is made only when the one before is written."""
+        yield from _pinned_memory_families()
         if self._cpu is not None:
-            families += _cpu_families(self._cpu)
-        return families + [source() for source in self._own.values()]
+            yield from _cpu_families(self._cpu)
+        for source in list(self._own.values()):
+            yield source()
 
 
 async def _family_chunks(family: Family) -> AsyncIterator[bytes]:

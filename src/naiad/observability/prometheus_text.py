@@ -15,10 +15,7 @@ from enum import Enum
 CONTENT_TYPE = "text/plain; charset=utf-8"
 
 _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _NOT_IN_LABEL_NAME = re.compile(r"[^a-zA-Z0-9_]")
-_IN_HELP = str.maketrans({"\\": r"\\", "\n": r"\n"})
-_IN_LABEL_VALUE = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 class Kind(Enum):
@@ -37,8 +34,9 @@ class Sample:
 
     def __post_init__(self) -> None:
         for name in self.labels:
-            if not _LABEL_NAME.fullmatch(name):
-                raise ValueError(f"label name is {name!r}, must match {_LABEL_NAME.pattern}")
+            # The same as [a-zA-Z_][a-zA-Z0-9_]*, which takes longer for the thousands of samples of a scrape.
+            if not (name.isascii() and name.isidentifier()):
+                raise ValueError(f"label name is {name!r}, must be letters, digits and underscores, no digit first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +55,14 @@ class Family:
 
 def header(name: str, kind: Kind, help_text: str) -> str:
     """Return the two lines that open a family."""
-    return f"# HELP {name} {help_text.translate(_IN_HELP)}\n# TYPE {name} {kind.value}\n"
+    return f"# HELP {name} {_escape(help_text)}\n# TYPE {name} {kind.value}\n"
 
 
 def label_block(labels: Mapping[str, str]) -> str:
     """Return `{a="1",b="2"}` with the names in alphabetical order, "" when there are none."""
     if not labels:
         return ""
-    pairs = (f'{name}="{value.translate(_IN_LABEL_VALUE)}"' for name, value in sorted(labels.items()))
+    pairs = [f'{name}="{_escape_quoted(value)}"' for name, value in sorted(labels.items())]
     return "{" + ",".join(pairs) + "}"
 
 
@@ -88,6 +86,14 @@ def family_lines(family: Family) -> Iterator[str]:
 def encode(text: str) -> bytes:
     """Return `text` in UTF-8; a half surrogate, which a file name that isn't UTF-8 may bring, becomes a question mark."""
     return text.encode("utf-8", "replace")
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n")
+
+
+def _escape_quoted(text: str) -> str:
+    return _escape(text).replace('"', r"\"")
 
 
 def _float_text(value: float) -> str:

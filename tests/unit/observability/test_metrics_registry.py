@@ -257,28 +257,42 @@ def test_a_scrape_of_2000_models_handles_at_most_100_of_them_in_a_turn_of_the_lo
     assert max(seen.values()) <= 100
 
 
-def test_a_large_family_of_our_own_is_written_in_slices_too() -> None:
+def test_a_turn_of_the_loop_makes_one_family_of_our_own_or_writes_500_of_its_lines() -> None:
     class Samples(collections.UserList):
         """A sequence that notes in which turn each of its values was taken."""
 
         def __iter__(self):
             for sample in self.data:
-                taken.update([turns.now])
+                written.update([turns.now])
                 yield sample
+
+    def add_family(registry: MetricsRegistry, name: str) -> None:
+        samples = Samples(Sample(number, {}) for number in range(2000))
+
+        def family() -> Family:
+            made.append(turns.now)
+            return Family(name, Kind.GAUGE, "x", samples)
+
+        registry.add_family(family)
 
     async def render() -> None:
         nonlocal turns
         turns = Turns()
         registry = MetricsRegistry()
-        registry.add_family(lambda: Family("naiad_x", Kind.GAUGE, "x", Samples(Sample(n, {}) for n in range(5000))))
+        add_family(registry, "naiad_x")
+        add_family(registry, "naiad_y")
+        made.clear()
         await registry.render()
         turns.stop()
 
-    taken: collections.Counter[int] = collections.Counter()
+    written: collections.Counter[int] = collections.Counter()
+    made: list[int] = []
     turns: Turns
     asyncio.run(render())
-    assert sum(taken.values()) == 5000
-    assert max(taken.values()) <= 1000
+    assert (len(made), sum(written.values())) == (2, 4000)
+    assert made[0] != made[1]
+    assert not set(made) & set(written)
+    assert max(written.values()) <= 500
 
 
 def test_all_values_of_one_model_are_of_one_moment_while_requests_go_on() -> None:

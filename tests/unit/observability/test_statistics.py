@@ -106,6 +106,13 @@ def test_batch_sizes_ascend_and_together_hold_every_execution(batches: list[tupl
     assert sum(row["batch_size"] * row["compute_infer"]["count"] for row in rows) == entry(statistics)["inference_count"]
 
 
+def test_a_refused_request_is_counted_but_neither_a_failure_nor_in_the_protocols_statistics() -> None:
+    statistics = ModelStatistics()
+    statistics.record_refusal()
+    assert statistics.refused_count == 1
+    assert entry(statistics) == entry(ModelStatistics())
+
+
 def test_a_counter_that_was_never_declared_cannot_be_set() -> None:
     with pytest.raises(AttributeError):
         ModelStatistics().sucess_count = 1  # type: ignore[attr-defined]
