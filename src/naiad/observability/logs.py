@@ -7,6 +7,7 @@ Verbose messages are those below INFO: DEBUG (10) is verbose level 1, 9 is level
 from __future__ import annotations
 
 import logging
+import reprlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -158,7 +159,7 @@ def _remove(handler: logging.Handler) -> None:
 def _is_change(name: str, value: Any) -> bool:
     """Return whether a member changes something: None doesn't. Raises InferenceServerError for one that isn't allowed."""
     if name not in _Values.__slots__:
-        raise invalid_argument(f"log setting '{name}' isn't known, must be one of {', '.join(_Values.__slots__)}")
+        raise invalid_argument(f"log setting {reprlib.repr(name)} isn't known, must be one of {', '.join(_Values.__slots__)}")
     if value is None:
         return False
     if name == "log_file":
@@ -179,4 +180,4 @@ def _check_format(name: str, value: Any) -> None:
 
 
 def _wrong(name: str, value: Any, allowed: str) -> InferenceServerError:
-    return invalid_argument(f"{name} is {value!r}, must be {allowed}")
+    return invalid_argument(f"{name} is {reprlib.repr(value)}, must be {allowed}")

@@ -211,6 +211,11 @@ def test_a_member_that_is_not_known_is_refused(install: Install) -> None:
     assert error.message.startswith("log setting 'log_verbose' isn't known, must be one of log_file, log_info")
 
 
+@pytest.mark.parametrize("changes", [{"x" * 10**6: 1}, {"log_format": "x" * 10**6}, {"log_info": [[]] * 10**6}])
+def test_an_error_shows_only_the_beginning_of_what_is_long(install: Install, changes: dict[str, Any]) -> None:
+    assert len(refusal(install(), changes).message) < 300
+
+
 def test_one_wrong_member_changes_none_of_the_others(install: Install) -> None:
     settings = install()
     before = settings.get()
