@@ -215,12 +215,14 @@ class CallValidator:
     def _refuse_names(self, call: InferCall) -> NoReturn:
         """Raise what is wrong with the set of inputs: one twice, a wrong number, or one that the model doesn't have."""
         names = [item.name for item in call.inputs]
-        for index, name in enumerate(names):
-            if name in names[:index]:
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
                 raise self._error(call, f"input '{name}' already exists in request")
+            seen.add(name)
         if call.outputs:
             self._wanted(call)
-        missing = [name for name in self._inputs if name in self._required and name not in names]
+        missing = [name for name in self._inputs if name in self._required and name not in seen]
         is_count_wrong = not len(self._required) <= len(names) <= len(self._inputs)
         if is_count_wrong or (missing and all(name in self._inputs for name in names)):
             raise self._error(call, self._count_text(names, missing))

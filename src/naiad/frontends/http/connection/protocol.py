@@ -46,6 +46,7 @@ class HttpConnection(HttpToolsProtocol):
         self._spelled_headers: list[tuple[bytes, bytes]] = []
         self._is_in_head = False
         self._is_discarding = False
+        self._is_upgrade = False
         self._is_between = True
         self._learnable: OpenedHead | None = None
         self._is_continue_due = False
@@ -103,8 +104,8 @@ class HttpConnection(HttpToolsProtocol):
         self._head_bytes += len(data)
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._ignore_upgrade()
+        except httptools.HttpParserUpgrade as upgrade:
+            self._ignore_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError:
             _log.exception("a request failed by a fault of the server")
             self._refuse(500, "internal error, see the server's log")
@@ -154,7 +155,8 @@ class HttpConnection(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """See httptools; called for trailers too, which are counted and dropped."""
         if not self._is_in_head:
-            self._head_bytes += len(name) + len(value)
+            # Each line costs its share of the limit too, so that many short ones are no way around it.
+            self._head_bytes += len(name) + len(value) + MAX_HEAD_BYTES // MAX_HEADER_LINES
             if self._head_bytes > MAX_HEAD_BYTES and not self._is_discarding:
                 self._refuse(431, f"the request's trailers are larger than {MAX_HEAD_BYTES} bytes")
             return
@@ -176,6 +178,9 @@ class HttpConnection(HttpToolsProtocol):
             return
         site = self._site
         method = self.parser.get_method()
+        if self.parser.should_upgrade():
+            self._is_upgrade = True
+            return
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         extra = site.cors_lines(self.headers)
         if method == b"POST":
@@ -211,7 +216,7 @@ class HttpConnection(HttpToolsProtocol):
         """See httptools."""
         self._is_between = True
         self._clock.end_message()
-        if self._is_discarding:
+        if self._is_discarding or self._is_upgrade:
             return
         exchange = self._receiving
         if exchange is not None:
@@ -402,12 +407,18 @@ class HttpConnection(HttpToolsProtocol):
 
     # --- ends
 
-    def _ignore_upgrade(self) -> None:
-        """Answer as HTTP/1.1 what asked for another protocol; what follows it can't be read any more."""
-        self._is_discarding = True
-        last = self._queue[-1] if self._queue else self._active
-        if last is not None:
-            last.keep_alive = False
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """Read a request that offers another protocol once more, without the offer (RFC 9110 §7.8: it may be ignored).
+
+        The parser skips the body of such a request, so the head is given to a new one with `rest`, what came behind it.
+        """
+        self._is_upgrade = False
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self._refuse(405, "CONNECT is not supported: this server is no proxy")
+            return
+        self.parser = httptools.HttpRequestParser(self)
+        self.data_received(without_upgrade(method, self.url, self.headers) + rest)
 
     def _check_chunks(self, body: Body) -> None:
         if body.is_over_limit:
@@ -445,6 +456,18 @@ class HttpConnection(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+def without_upgrade(method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Return the head of a request for HTTP/1.1 without what offers another protocol."""
+    lines = [b"%b %b HTTP/1.1" % (method, target)]
+    for name, value in headers:
+        if name == b"connection":
+            tokens = [token.strip() for token in value.split(b",")]
+            value = b", ".join(token for token in tokens if token.lower() not in (b"upgrade", b"http2-settings"))  # noqa: PLW2901
+        if name not in (b"upgrade", b"http2-settings") and (value or name != b"connection"):
+            lines.append(b"%b: %b" % (name, value))
+    return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
 def _as_pairs(lines: bytes) -> list[tuple[bytes, bytes]]:
