@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from raw_http import Connection
 from server_process import ServerProcess
 
 
@@ -21,3 +22,17 @@ def serve() -> Iterator[Callable[..., ServerProcess]]:
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[ServerProcess], Connection]]:
+    """Open raw connections to a server; all are closed with the test."""
+    connections: list[Connection] = []
+
+    def begin(server: ServerProcess) -> Connection:
+        connections.append(Connection(server.host_port))
+        return connections[-1]
+
+    yield begin
+    for connection in connections:
+        connection.close()
