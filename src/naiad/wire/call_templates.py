@@ -7,6 +7,8 @@ both ways to the same calls.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from naiad.request.call import CallInput, CallTemplate, InferCall
 
 _MOST_KNOWN = 512
@@ -19,7 +21,8 @@ class _Known(CallTemplate):
     __slots__ = ("call", "inputs", "size")
 
     def __init__(self, call: InferCall, size: int) -> None:
-        self.call = call
+        # Without its inputs: they are views of a whole body, which must not live on with the text.
+        self.call = replace(call, inputs=[])
         self.size = size
         self.inputs: list[tuple[str, str, list[int], int, int]] = []
         start = 0

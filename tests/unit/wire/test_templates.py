@@ -1,6 +1,7 @@
 """What is remembered between requests changes no answer: with and without it, calls and bodies are equal."""
 
 import json
+import weakref
 
 import numpy as np
 from hypothesis import given
@@ -66,6 +67,17 @@ def test_a_text_that_comes_again_has_one_template_and_ids_have_none():
     with_id = json.dumps({"id": "7", "inputs": [item]}).encode()
     again = [decode_infer(with_id + b"a", len(with_id), "m", "", LIMITS, templates) for _ in range(2)]
     assert [call.template for call in again] == [None, None]
+
+
+def test_a_remembered_text_does_not_keep_the_body_alive():
+    templates = CallTemplates()
+    item = {"name": "A", "shape": [64], "datatype": "INT8", "parameters": {"binary_data_size": 64}}
+    text = json.dumps({"inputs": [item]}).encode()
+    body = np.frombuffer(text + bytes(64), np.uint8).copy()
+    decode_infer(body.data, len(text), "m", "", LIMITS, templates)
+    alive = weakref.ref(body)
+    del body
+    assert alive() is None
 
 
 @st.composite
