@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from naiad.config.options import ServerOptions
 from naiad.errors import InferenceServerError, invalid_argument, unavailable
+from naiad.frontends.http.listener import address_of
 from naiad.observability.logs import LogSettings
 from naiad.repository.layout import ScanResult, scan
 from naiad.server import assembly, banner
@@ -71,6 +72,10 @@ class _Process:
         self._catch_signals()
         for listener in self._server.listeners:
             await listener.start()
+        for service, sock in (("HTTPService", self._sockets.http), ("Metrics Service", self._sockets.metrics)):
+            if sock is not None:
+                # Scripts that start Triton wait for these words.
+                _log.info("Started %s at %s", service, address_of(sock))
         print(self._sockets.line(), flush=True)
         loading = self._loop.create_task(self._server.repository.load_all(self._server.found))
         stopping = self._loop.create_task(self._stop_wanted.wait())
