@@ -48,9 +48,7 @@ def make_add_sub(path: Path) -> None:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.checker.check_model(model)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(model, path)
-    print(f"made {path}")
+    put(path, model.SerializeToString())
 
 
 def copy_magika(folder: Path) -> None:
@@ -62,10 +60,17 @@ def copy_magika(folder: Path) -> None:
         with zipfile.ZipFile(wheel) as archive:
             model = archive.read(f"{MAGIKA_FOLDER}/model.onnx")
             labels = json.loads(archive.read(f"{MAGIKA_FOLDER}/config.min.json"))["target_labels_space"]
-    (folder / "1").mkdir(parents=True, exist_ok=True)
-    (folder / "1" / "model.onnx").write_bytes(model)
-    (folder / "labels.txt").write_text("\n".join(labels) + "\n", encoding="utf-8")
-    print(f"copied {MAGIKA} into {folder}")
+    put(folder / "labels.txt", "".join(f"{label}\n" for label in labels).encode())
+    put(folder / "1" / "model.onnx", model)
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write a file in one step, so that one that is there is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished.write_bytes(content)
+    unfinished.replace(path)
+    print(f"made {path.relative_to(MODELS.parent)}")
 
 
 if __name__ == "__main__":

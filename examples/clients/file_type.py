@@ -19,7 +19,8 @@ SAMPLES = {
     b"if __name__ == '__main__':\n    main('.')\n" * 3,
     "c": b"#include <stdio.h>\n#include <stdlib.h>\n\nint main(int argc, char **argv) {\n    for (int i = 0; i < argc; i++)\n"
     b'        printf("%s\\n", argv[i]);\n    return EXIT_SUCCESS;\n}\n' * 3,
-    "json": b'{"name": "naiad", "versions": [1, 2, 3], "nested": {"flag": true, "value": null, "text": "water"}}\n' * 3,
+    "json": b'{\n  "name": "naiad",\n  "versions": [1, 2, 3],\n  "nested": {\n    "flag": true,\n    "value": null\n  },\n'
+    b'  "items": [\n    {"id": 1, "text": "water"},\n    {"id": 2, "text": "stone"}\n  ]\n}\n',
 }
 EDGE_BYTES = 1024
 PADDING = 256
