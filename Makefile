@@ -50,6 +50,6 @@ bench: install ## measure against the real C++ Triton and write a table to bench
 proto: install ## compile proto/ into the descriptor set in the package
 	$(BIN)/python scripts/compile_proto.py
 
-lock: ## resolve dev.lock again (needs uv)
-	uv pip compile --quiet --universal --fork-strategy requires-python --python-version 3.10 --no-annotate --no-header \
+lock: install ## resolve dev.lock again
+	$(BIN)/uv pip compile --quiet --universal --fork-strategy requires-python --python-version 3.10 --no-annotate --no-header \
 		--group dev --extra onnx pyproject.toml -o dev.lock
