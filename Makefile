@@ -28,8 +28,8 @@ test-core: install ## run the tests that every supported Python must pass
 	$(BIN)/python -m pytest -m "not soak and not gpu" tests/unit tests/contracts tests/integration $(PYTEST_ARGS)
 
 check-wheels: install ## see that every locked package has a wheel for Python $(WHEELS_FOR), without installing it
-	$(BIN)/pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version $(WHEELS_FOR) \
-		--dest $(VENV)/wheels-$(WHEELS_FOR) -r dev.lock
+	$(BIN)/uv pip install --dry-run --python-version $(WHEELS_FOR) --only-binary :all: --no-deps \
+		--target $(VENV)/wheels-$(WHEELS_FOR) -r dev.lock
 
 soak: install ## run the long tests
 	$(BIN)/python -m pytest -m soak $(PYTEST_ARGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 
 from naiad.errors import Code, InferenceServerError
 from naiad.wire.json_text import describe, parse, parse_object
+
+# Since Python 3.13 the standard library points at a comma with nothing after it, before that at what comes next.
+NAMES_THE_COMMA = sys.version_info >= (3, 13)
 
 VALUES = st.recursive(
     st.none()
@@ -59,14 +63,14 @@ def test_literals_of_non_finite_floats_are_accepted(text: bytes, values: list[st
         (b'{"a":1}\x00', 7),
         (b'{"\xc3\xa9":}', 6),
         (b'{"a":"\xff"}', 6),
-        (b'[Inf,-Inf,"Inf",]', 16),
+        (b'[Inf,-Inf,"Inf",]', 16 - NAMES_THE_COMMA),
         (b"[Inf,x,Inf]", 5),
         (b'[Inf,"\\"Inf', 5),
         (b'["Inf\\\\",Inf,}', 13),
         (b"\xef\xbb\xbf[x]", 4),
         (b'["\\ud800"]', 2),
         (b'[NaN,"\\ud83d\\ude00\\\\ud800\\udc00"]', 25),
-        (b"[1,]", 3),
+        (b"[1,]", 3 - NAMES_THE_COMMA),
     ],
 )
 def test_syntax_error_tells_the_byte_offset(text: bytes, offset: int) -> None:
