@@ -38,6 +38,7 @@ lint: install ## format check, lint, types, import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	MYPYPATH=src:. $(BIN)/mypy -p bench
 	$(BIN)/lint-imports
 
 format: install ## format and fix what can be fixed
