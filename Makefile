@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 WHEELS_FOR ?= 3.14
+# How many tests run at once; JOBS=0 runs them in one process, as a debugger needs it.
+JOBS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 .PHONY: help install demo test test-core check-wheels soak lint format bench proto lock
 
@@ -22,10 +25,10 @@ demo: install ## serve the example models and run real inferences
 	$(BIN)/python examples/demo.py
 
 test: install ## run all tests but the long ones
-	$(BIN)/python -m pytest -m "not soak and not gpu" $(PYTEST_ARGS)
+	$(PYTEST) -m "not soak and not gpu" $(PYTEST_ARGS)
 
 test-core: install ## run the tests that every supported Python must pass
-	$(BIN)/python -m pytest -m "not soak and not gpu" tests/unit tests/contracts tests/integration $(PYTEST_ARGS)
+	$(PYTEST) -m "not soak and not gpu" tests/unit tests/contracts tests/integration $(PYTEST_ARGS)
 
 check-wheels: install ## see that every locked package has a wheel for Python $(WHEELS_FOR), without installing it
 	$(BIN)/uv pip install --dry-run --python-version $(WHEELS_FOR) --only-binary :all: --no-deps \
