@@ -28,11 +28,10 @@ from naiad.request.service import (
     TensorMetadata,
 )
 
-# In Triton's order; sequence, the shared memories and trace join when they are built.
+# In Triton's order. Only what is built: unload_dependents, sequence, the shared memories and trace join when they are.
 EXTENSIONS = (
     "classification",
     "model_repository",
-    "model_repository(unload_dependents)",
     "schedule_policy",
     "model_configuration",
     "binary_tensor_data",

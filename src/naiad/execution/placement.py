@@ -81,7 +81,7 @@ class Placement:
 
 
 class _SizeClass:
-    """What is known of batches of one size: runs are judged a window at a time, by their 99th percentile."""
+    """What is known of batches of one size: runs are judged a window at a time, by their 97th percentile."""
 
     __slots__ = ("_runs", "_short", "_slow", "_window", "_windows_in_place", "is_earned")
 
