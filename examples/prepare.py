@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -65,9 +66,9 @@ def copy_magika(folder: Path) -> None:
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write a file in one step, so that one that is there is complete."""
+    """Write a file in one step: one that is there is complete, whoever else prepares at the same time."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
     unfinished.write_bytes(content)
     unfinished.replace(path)
     print(f"made {path.relative_to(MODELS.parent)}")
