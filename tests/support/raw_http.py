@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -47,6 +48,10 @@ class Connection:
             status, headers = self._head()
             if status >= 200:
                 return status, headers, self._body(headers)
+
+    def has_data_nowait(self) -> bool:
+        """Return whether something is there to be read, the end included."""
+        return bool(self._buffer) or bool(select.select([self.socket], [], [], 0)[0])
 
     def is_at_end(self) -> bool:
         """Wait for more; return whether the server closed the connection and sent nothing more."""

@@ -46,11 +46,17 @@ class BatchTensors:
                 gathered[plan.name] = _reshape(gathered[plan.name], plan.dims, plan.backend_shape)
         return gathered
 
-    def split(self, arrays: Mapping[str, Array], requests: Sequence[InferRequest]) -> list[list[OutputTensor]]:
+    def split(self, arrays: object, requests: Sequence[InferRequest]) -> list[list[OutputTensor]]:
         """Return each request's outputs, as views of the batch's arrays where the model batches.
 
-        Raises INTERNAL when the model's outputs don't have the datatype, rank or batch size that they must have.
+        Raises INTERNAL when `arrays`, what the model returned, is no mapping of names to arrays with the datatype, rank and
+        batch size that they must have.
         """
+        if type(arrays) is not dict and not isinstance(arrays, Mapping):
+            found = type(arrays).__name__
+            raise internal(
+                f"model '{self._model}' returned a wrong result: a {found}, must be a mapping of output names to arrays"
+            )
         if len(requests) == 1:
             return [self._whole(arrays, requests[0])]
         rows = sum(request.batch_size for request in requests)
@@ -82,7 +88,9 @@ class BatchTensors:
                 answers.append(OutputTensor(name, plan.datatype, self._checked(plan, array, rows)))
         return answers
 
-    def _checked(self, plan: TensorPlan, array: Array, rows: int) -> Array:
+    def _checked(self, plan: TensorPlan, array: object, rows: int) -> Array:
+        if not isinstance(array, np.ndarray):
+            raise self._fault(plan, f"is a {type(array).__name__}, must be a numpy array")
         if array.dtype != plan.datatype.numpy:
             raise self._fault(plan, f"has dtype {array.dtype}, must be {plan.datatype}")
         if array.ndim != len(plan.backend_shape) or (rows >= 0 and array.shape[0] != rows):
