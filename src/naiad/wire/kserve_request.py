@@ -68,7 +68,7 @@ def decode_infer(
         model_name,
         model_version,
         _text("'id'", document["id"]) if "id" in document else "",
-        _read_inputs(document, view, header_length, model_name, limits),
+        read_inputs(document, view, header_length, model_name, limits),
         _read_outputs(document["outputs"]) if "outputs" in document else [],
     )
     if "parameters" in document:
@@ -78,7 +78,7 @@ def decode_infer(
     return call
 
 
-def _read_inputs(
+def read_inputs(
     document: dict[str, Any], view: memoryview, position: int, model_name: str, limits: RequestLimits
 ) -> list[CallInput]:
     """Return the inputs; `position` is where the binary section begins in `view`."""

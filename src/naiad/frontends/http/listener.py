@@ -82,6 +82,7 @@ class HttpListener:
             await asyncio.sleep(_CLOSE_LOOK_SECONDS)
         for connection in list(self._site.state.connections):
             connection.transport.abort()
+        self._site.close()
 
 
 def _bind_error(host: str, port: int, error: OSError) -> InferenceServerError:

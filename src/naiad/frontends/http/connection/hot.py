@@ -5,13 +5,16 @@ Owns limits and encodings of hot bodies. Subclasses answer inference and generat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from naiad.errors import InferenceServerError, invalid_argument
+from naiad.frontends.http.codec_thread import CodecThread
 from naiad.frontends.http.connection.body import Body, Buffer
 from naiad.frontends.http.connection.exchange import Exchange, Transmitter
 from naiad.frontends.http.connection.routes import HotRoute
+from naiad.frontends.http.json_helper.process import JsonHelper
 from naiad.request.service import InferenceService, InferHandle
 from naiad.wire.call_templates import CallTemplates
 from naiad.wire.compression import decompress
@@ -23,6 +26,8 @@ Headers = list[tuple[bytes, bytes]]
 
 # Content-Length is read as a signed 32-bit number, as Triton does.
 MAX_CONTENT_LENGTH = 2**31 - 1
+# What unpacks to a thousand times its size would still be some milliseconds.
+LARGE_PACKED_BYTES = 4096
 _ONCE = (b"content-length", b"inference-header-content-length", b"content-encoding", b"transfer-encoding")
 
 
@@ -100,6 +105,8 @@ class HotContext:
     limits: RequestLimits
     templates: CallTemplates
     response_templates: ResponseTemplates
+    json_helper: JsonHelper
+    codec_thread: CodecThread
 
 
 class HotExchange(Exchange):
@@ -122,10 +129,36 @@ class HotExchange(Exchange):
         encoding = self.opened.head.encoding
         try:
             if encoding and encoding != "identity":
-                content = decompress(content, encoding, self.context.limits.max_json_size_bytes)
-            self.answer(content)
+                self._unpack(content, encoding)
+            else:
+                self.answer(content)
         except InferenceServerError as error:
             self.respond_error(error)
+
+    def _unpack(self, content: Buffer, encoding: str) -> None:
+        limit = self.context.limits.max_json_size_bytes
+        if len(content) > LARGE_PACKED_BYTES:
+            self.context.codec_thread.submit(lambda: decompress(content, encoding, limit), self._take_unpacked)
+        else:
+            self.answer(decompress(content, encoding, limit))
+
+    def _take_unpacked(self, content: Buffer | InferenceServerError) -> None:
+        self.go_on(content, self.answer)
+
+    def go_on(self, result: Any, step: Callable[[Any], None]) -> None:
+        """Take the next step with what another thread or process has made, or with the error it made instead, unless the client
+        has gone meanwhile.
+        """
+        if self.has_ended:
+            return
+        try:
+            if isinstance(result, InferenceServerError):
+                raise result
+            step(result)
+        except InferenceServerError as error:
+            self.respond_error(error)
+        except Exception:
+            self.respond_fault()
 
     def answer(self, body: Buffer) -> None:
         """Decode `body` and put the question to the service. May raise InferenceServerError."""

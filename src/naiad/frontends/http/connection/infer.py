@@ -5,15 +5,27 @@ Owns one inference over HTTP from its whole body to its response. It is the sink
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from naiad.errors import InferenceServerError, internal
 from naiad.frontends.http.connection import reply
 from naiad.frontends.http.connection.body import Buffer
 from naiad.frontends.http.connection.hot import HotExchange
+from naiad.frontends.http.json_helper.process import Converted
 from naiad.request.call import InferCall
 from naiad.request.response import InferResponse
+from naiad.wire.binary_form import response_as_parts
 from naiad.wire.compression import compress, negotiate
 from naiad.wire.kserve_request import decode_infer
 from naiad.wire.kserve_response import encode_infer
+
+# Reading a megabyte of JSON holds the GIL for some 10 ms, writing 256 kB of numbers too.
+LARGE_JSON_BYTES = 1 << 20
+LARGE_OUTPUT_BYTES = 1 << 18
+# Packing frees the GIL but takes some 5 ms a megabyte.
+LARGE_UNPACKED_BYTES = 1 << 18
 
 
 class InferExchange(HotExchange):
@@ -24,13 +36,24 @@ class InferExchange(HotExchange):
     call: InferCall
 
     def answer(self, body: Buffer) -> None:
-        """See `HotExchange.answer`."""
-        opened = self.opened
-        route = opened.route
+        """See `HotExchange.answer`. A large JSON part is read by another process, and comes back as bytes."""
         self.response: InferResponse | None = None
-        context = self.context
+        header_length = self.opened.head.header_length
+        json_size = len(body) if header_length is None else header_length
+        limit = self.context.limits.max_json_size_bytes
+        if LARGE_JSON_BYTES < json_size <= min(limit, len(body)):
+            self.context.json_helper.read_request(body, json_size, limit, self._take_converted)
+        else:
+            self._ask(body, header_length)
+
+    def _take_converted(self, converted: Converted | InferenceServerError) -> None:
+        self.go_on(converted, lambda request: self._ask(request.body, request.header_length))
+
+    def _ask(self, body: Buffer, header_length: int | None) -> None:
+        opened, context = self.opened, self.context
+        route = opened.route
         call = self.call = decode_infer(
-            body, opened.head.header_length, route.model_name, route.model_version, context.limits, context.templates
+            body, header_length, route.model_name, route.model_version, context.limits, context.templates
         )
         if opened.forwarded:
             call.parameters = {**call.parameters, **opened.forwarded}
@@ -60,15 +83,46 @@ class InferExchange(HotExchange):
         self.respond_error(error)
 
     def _encode(self, response: InferResponse) -> None:
+        if _json_bytes(response, self.call) > LARGE_OUTPUT_BYTES:
+            self.context.json_helper.write_response(*response_as_parts(response, self.call), self._take_written)
+            return
         encoded = encode_infer(response, self.call, self.context.response_templates)
-        buffers, headers = encoded.buffers, b""
+        self._send(encoded.buffers, encoded.header_length)
+
+    def _take_written(self, written: Converted | InferenceServerError) -> None:
+        self.go_on(written, lambda response: self._send([response.body], response.header_length))
+
+    def _send(self, buffers: list[Buffer], header_length: int | None) -> None:
         accepted = self.opened.head.accept_encoding
         coding = negotiate(accepted) if accepted else "identity"
-        if coding != "identity":
-            buffers = [compress(buffers, coding)]
-            headers = b"Content-Encoding: %s\r\n" % coding.encode()
-        if encoded.header_length is None:
+        if coding == "identity":
+            self._finish_response(buffers, header_length, b"")
+        elif sum(map(len, buffers)) > LARGE_UNPACKED_BYTES:
+            self.context.codec_thread.submit(
+                lambda: compress(buffers, coding),
+                lambda result: self.go_on(result, lambda packed: self._finish_packed(packed, header_length, coding)),
+            )
+        else:
+            self._finish_packed(compress(buffers, coding), header_length, coding)
+
+    def _finish_packed(self, packed: bytes, header_length: int | None, coding: str) -> None:
+        self._finish_response([packed], header_length, b"Content-Encoding: %s\r\n" % coding.encode())
+
+    def _finish_response(self, buffers: list[Buffer], header_length: int | None, headers: bytes) -> None:
+        if header_length is None:
             self.respond(200, reply.JSON, buffers, headers)
         else:
-            headers += b"Inference-Header-Content-Length: %d\r\n" % encoded.header_length
+            headers += b"Inference-Header-Content-Length: %d\r\n" % header_length
             self.respond(200, reply.BINARY, buffers, headers)
+
+
+def _json_bytes(response: InferResponse, call: InferCall) -> int:
+    """Return how many bytes of tensors are to be written as text."""
+    if not call.outputs:
+        return 0 if call.binary_output else sum(_size(output.array) for output in response.outputs)
+    in_json = {output.name for output in call.outputs if not output.is_binary}
+    return sum(_size(output.array) for output in response.outputs if output.name in in_json) if in_json else 0
+
+
+def _size(array: np.ndarray[Any, Any]) -> int:
+    return sum(map(len, array.flat)) if array.dtype.hasobject else array.nbytes

@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.frontends.http.access import AccessRules
+from naiad.frontends.http.codec_thread import CodecThread
 from naiad.frontends.http.connection.body import Body
 from naiad.frontends.http.connection.exchange import Refusal, Transmitter
 from naiad.frontends.http.connection.generate import GenerateExchange
@@ -26,6 +27,7 @@ from naiad.frontends.http.connection.known_heads import KnownHeads
 from naiad.frontends.http.connection.routes import HotKind, HotRoute, HotRoutes
 from naiad.frontends.http.cors import CorsPolicy
 from naiad.frontends.http.header_forward import HeaderForwarder
+from naiad.frontends.http.json_helper.process import JsonHelper
 from naiad.frontends.http.options import HttpOptions
 from naiad.frontends.http.status import STATUS_OF_CODE
 from naiad.request.service import InferenceService
@@ -68,11 +70,23 @@ class HttpSite:
         self.state = ServerState()
         self.routes = HotRoutes(has_hot_routes)
         self.heads = KnownHeads()
-        self._hot = HotContext(service, RequestLimits(options.max_input_size_bytes), CallTemplates(), ResponseTemplates())
+        self._hot = HotContext(
+            service,
+            RequestLimits(options.max_input_size_bytes),
+            CallTemplates(),
+            ResponseTemplates(),
+            JsonHelper(loop),
+            CodecThread(loop, "naiad-codec"),
+        )
         self._access = AccessRules(options.restricted)
         self._cors = CorsPolicy(options.cors_origins)
         self.forwards_headers = bool(options.header_forward_pattern)
         self._forwarder = HeaderForwarder(options.header_forward_pattern)
+
+    def close(self) -> None:
+        """End what the site started; its connections are gone."""
+        self._hot.json_helper.close()
+        self._hot.codec_thread.close()
 
     def cors_lines(self, headers: Headers) -> bytes:
         """Return the header lines that every response to this request carries; b"" when CORS is off."""
