@@ -15,7 +15,7 @@ from model_folders import identity
 from raw_http import Connection, post
 from waiting import wait_until
 
-COUNT = 400_000
+COUNT = 200_000
 
 
 @pytest.fixture

@@ -5,10 +5,6 @@ Owns one inference over HTTP from its whole body to its response. It is the sink
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from naiad.errors import InferenceServerError, internal
 from naiad.frontends.http.connection import reply
 from naiad.frontends.http.connection.body import Buffer
@@ -83,7 +79,7 @@ class InferExchange(HotExchange):
         self.respond_error(error)
 
     def _encode(self, response: InferResponse) -> None:
-        if _json_bytes(response, self.call) > LARGE_OUTPUT_BYTES:
+        if _is_large_in_json(response, self.call):
             self.context.json_helper.write_response(*response_as_parts(response, self.call), self._take_written)
             return
         encoded = encode_infer(response, self.call, self.context.response_templates)
@@ -116,13 +112,12 @@ class InferExchange(HotExchange):
             self.respond(200, reply.BINARY, buffers, headers)
 
 
-def _json_bytes(response: InferResponse, call: InferCall) -> int:
-    """Return how many bytes of tensors are to be written as text."""
-    if not call.outputs:
-        return 0 if call.binary_output else sum(_size(output.array) for output in response.outputs)
-    in_json = {output.name for output in call.outputs if not output.is_binary}
-    return sum(_size(output.array) for output in response.outputs if output.name in in_json) if in_json else 0
-
-
-def _size(array: np.ndarray[Any, Any]) -> int:
-    return sum(map(len, array.flat)) if array.dtype.hasobject else array.nbytes
+def _is_large_in_json(response: InferResponse, call: InferCall) -> bool:
+    """Return whether so much is to be written as text that it would hold the loop."""
+    size_bytes = 0
+    for output in response.outputs:
+        array = output.array
+        size_bytes += sum(map(len, array.flat)) if array.dtype.hasobject else array.nbytes
+    if size_bytes <= LARGE_OUTPUT_BYTES:
+        return False
+    return any(not output.is_binary for output in call.outputs) if call.outputs else not call.binary_output
