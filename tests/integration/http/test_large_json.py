@@ -3,8 +3,8 @@
 import gzip
 import json
 import os
+import select
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -68,18 +68,16 @@ def test_what_is_wrong_with_large_json_is_said_as_with_small(server):
 
 
 def test_others_are_answered_while_large_json_is_read(server):
-    large = body(2_000_000)
+    """Read on the loop, this body would let one or two of the others through until its own answer."""
     infer(server, body())
     with Connection(server.host_port) as busy, Connection(server.host_port) as other:
-        busy.send(post("/v2/models/echo/infer", large))
-        slowest = 0.0
-        for _ in range(50):
-            began = time.monotonic()
+        busy.send(post("/v2/models/echo/infer", body(2_000_000)))
+        answered = 0
+        while not select.select([busy.socket], [], [], 0)[0]:
             assert other.send(b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n").response()[0] == 200
-            slowest = max(slowest, time.monotonic() - began)
+            answered += 1
         assert busy.response()[0] == 200
-    # Read on the loop, this body stops everything for some 400 ms on its own.
-    assert slowest < 0.25
+    assert answered > 20
 
 
 def test_a_helper_that_dies_fails_its_request_only_and_is_replaced(server):
