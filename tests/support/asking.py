@@ -60,7 +60,7 @@ class Asker:
         for value in values:
             before = self.pending()
             asked.append(self.ask(value, **parameters))
-            wait_until(lambda before=before: self.pending() == before + 1, what=f"{value} in the queue")
+            wait_until(lambda before=before: self.pending() == before + 1, what=f"{value:g} in the queue")
         return asked
 
     def metric(self, name: str, **labels: str) -> float:

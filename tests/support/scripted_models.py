@@ -41,11 +41,11 @@ class ScriptedModel:
     def hold(self, *values: float | str) -> None:
         """Let executions with one of `values` in X wait from now on."""
         for value in values:
-            (self._control / f"hold-{value}").touch()
+            self._hold_file(value).touch()
 
     def release(self, *values: float | str) -> None:
         """Let them go on; without values, all of them."""
-        for path in [self._control / f"hold-{value}" for value in values] or list(self._control.glob("hold-*")):
+        for path in list(map(self._hold_file, values)) or list(self._control.glob("hold-*")):
             path.unlink(missing_ok=True)
 
     def executions(self) -> list[list[float]]:
@@ -56,3 +56,6 @@ class ScriptedModel:
     def ran(self, value: float) -> bool:
         """Return whether an execution with `value` has begun."""
         return any(value in values for values in self.executions())
+
+    def _hold_file(self, value: float | str) -> Path:
+        return self._control / f"hold-{value if isinstance(value, str) else format(value, 'g')}"
