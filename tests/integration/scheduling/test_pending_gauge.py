@@ -18,7 +18,7 @@ def models(tmp_path_factory, serve_for_module) -> dict[str, Asker]:
     repository = tmp_path_factory.mktemp("models")
     made = [
         ScriptedModel(repository, "never_asked"),
-        ScriptedModel(repository, "plain"),
+        ScriptedModel(repository, "one_by_one", "dynamic_batching { }", 1),
         ScriptedModel(repository, "limited", POLICY, 1, fail_on="13"),
         ScriptedModel(repository, "wrong", returns="a_row_too_few"),
     ]
@@ -32,7 +32,7 @@ def test_it_is_there_and_0_before_the_first_request(models):
 
 
 def test_it_follows_the_queue_and_doesnt_count_what_runs(models):
-    asker = models["plain"]
+    asker = models["one_by_one"]
     occupied = asker.occupy(0)
     assert (asker.pending(), asker.metric("naiad_running_requests")) == (0, 1)
     waiting = asker.queue(*range(1, 20))

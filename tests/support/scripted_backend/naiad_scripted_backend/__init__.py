@@ -26,7 +26,7 @@ from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.config.signature import ModelSignature
 from naiad.errors import invalid_argument
 
-LONGEST_HOLD_SECONDS = 30.0
+LONGEST_HOLD_SECONDS = 12.0
 
 _WRONG: dict[str, Callable[[Array], Any]] = {
     "a_row_too_few": lambda array: {"Y": array[:-1]},
