@@ -31,12 +31,17 @@ def decompress(body: Buffer, coding: str, max_size_bytes: int) -> Buffer:
     """
     if coding == "identity":
         return body
-    if coding not in SUPPORTED:
-        raise unimplemented(f"Unsupported compression type '{coding[:100]}': send one of {', '.join(SUPPORTED)}")
+    check_coding(coding)
     try:
         return _inflate(memoryview(body), coding, max_size_bytes)
     except zlib.error as error:
         raise invalid_argument(f"the request body is not valid {coding} data: {error}") from error
+
+
+def check_coding(coding: str) -> None:
+    """Raise UNIMPLEMENTED unless `coding` (in lower case) is one that bodies may have."""
+    if coding not in SUPPORTED:
+        raise unimplemented(f"Unsupported compression type '{coding[:100]}': send one of {', '.join(SUPPORTED)}")
 
 
 def compress(buffers: Iterable[Buffer], coding: str) -> bytes:

@@ -26,11 +26,19 @@ class GenerateExchange(HotExchange):
 
     __slots__ = ("response_count", "response_text")
 
+    def start(self) -> None:
+        """See `Exchange.start`: a compressed body is refused, not unpacked."""
+        encoding = self.opened.head.encoding
+        if encoding in ("", "identity"):
+            super().start()
+            return
+        self.respond_error(
+            invalid_argument(f"Content-Encoding '{encoding[:100]}' isn't supported by generate, send it uncompressed")
+        )
+
     def answer(self, body: Buffer) -> None:
         """See `HotExchange.answer`."""
-        encoding, route = self.opened.head.encoding, self.opened.route
-        if encoding not in ("", "identity"):
-            raise invalid_argument(f"Content-Encoding '{encoding}' isn't supported by generate, send it uncompressed")
+        route = self.opened.route
         self.response_count = 0
         self.response_text = b""
         service = self.context.service

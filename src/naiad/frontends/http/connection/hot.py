@@ -17,7 +17,7 @@ from naiad.frontends.http.connection.routes import HotRoute
 from naiad.frontends.http.json_helper.process import JsonHelper
 from naiad.request.service import InferenceService, InferHandle
 from naiad.wire.call_templates import CallTemplates
-from naiad.wire.compression import decompress
+from naiad.wire.compression import check_coding, decompress
 from naiad.wire.kserve_request import parse_header_length
 from naiad.wire.kserve_response import ResponseTemplates
 from naiad.wire.limits import RequestLimits
@@ -28,6 +28,7 @@ Headers = list[tuple[bytes, bytes]]
 MAX_CONTENT_LENGTH = 2**31 - 1
 # What unpacks to a thousand times its size would still be some milliseconds.
 LARGE_PACKED_BYTES = 4096
+_ACCEPTED_CODINGS = b"Accept-Encoding: gzip, deflate\r\n"
 _ONCE = (b"content-length", b"inference-header-content-length", b"content-encoding", b"transfer-encoding")
 
 
@@ -129,11 +130,21 @@ class HotExchange(Exchange):
         encoding = self.opened.head.encoding
         try:
             if encoding and encoding != "identity":
-                self._unpack(content, encoding)
+                if self._takes_coding(encoding):
+                    self._unpack(content, encoding)
             else:
                 self.answer(content)
         except InferenceServerError as error:
             self.respond_error(error)
+
+    def _takes_coding(self, encoding: str) -> bool:
+        """Return whether bodies may have this coding; answer with those that they may have when not."""
+        try:
+            check_coding(encoding)
+        except InferenceServerError as error:
+            self.respond_error(error, _ACCEPTED_CODINGS)
+            return False
+        return True
 
     def _unpack(self, content: Buffer, encoding: str) -> None:
         limit = self.context.limits.max_json_size_bytes
