@@ -58,7 +58,7 @@ class HotRoutes:
 
 def _parse(target: bytes) -> HotRoute | None:
     # A proxy may send the absolute form (RFC 9112 §3.2.2).
-    path = _ORIGIN.sub(b"", target, count=1).partition(b"?")[0]
+    path = _ORIGIN.sub(b"", target, count=1).partition(b"#")[0].partition(b"?")[0]
     match = _HOT_PATH.match(path)
     if match is None:
         return None
