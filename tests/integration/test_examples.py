@@ -6,11 +6,12 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+import requests
 from server_process import ServerProcess
 
 pytestmark = pytest.mark.timeout(180)  # the first run on a checkout fetches the real model
@@ -57,6 +58,22 @@ def test_requests_of_many_clients_run_together(server: ServerProcess) -> None:
     more_success, more_executions = totals()
     assert more_success - success == 48
     assert more_executions - executions < 48
+
+
+def test_each_address_that_the_server_shows_answers(server: ServerProcess) -> None:
+    shown = dict(line.split(maxsplit=1) for line in server.output if line.startswith(("HTTP ", "metrics ", "docs ", "try ")))
+    command = shown.pop("try").split()
+    assert shown == {"HTTP": server.url, "docs": f"{server.url}/docs", "metrics": f"http://{server.metrics}/metrics"}
+    assert requests.get(shown["docs"], timeout=10).headers["Content-Type"].startswith("text/html")
+    assert requests.get(shown["metrics"], timeout=10).status_code == 200
+    assert command[0] == "curl"
+    assert requests.get(command[1], timeout=10).json()["name"] == "add_sub"
+
+
+def test_what_listens_everywhere_is_shown_at_an_address_that_a_browser_opens(serve: Callable[..., ServerProcess]) -> None:
+    server = serve(EXAMPLES / "models" / "identity", "--http-address=0.0.0.0")
+    port = server.host_port[1]
+    assert f"docs     http://localhost:{port}/docs" in server.output
 
 
 def test_the_prepared_files_are_not_made_again(server: ServerProcess) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import browser as browsers
 import model_folders
@@ -197,3 +198,24 @@ def test_it_can_be_read_on_a_narrow_screen(page: Page) -> None:
     page.resize(360, 640)
     page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_restricted_server_asks_for_its_header_and_then_shows_everything(
+    browser: browsers.ClientConnection, tmp_path: Path, serve: Callable[..., ServerProcess]
+) -> None:
+    model_folders.identity(tmp_path, "hidden")
+    restricted = serve(tmp_path, "--http-restricted-api=metadata,model-repository,inference:admin-key=s3cret")
+    page = Page(browser).open(f"{restricted.url}/docs")
+    page.wait_for("document.getElementById('key').open")
+    assert page.evaluate("document.querySelectorAll('#models-rows tr').length") == 0
+    page.evaluate("document.getElementById('key-name').focus()")
+    page.type("admin-key")
+    page.press("Tab")
+    page.type("s3cret")
+    page.press("Enter")
+    assert page.wait_for("document.querySelector('#models-rows th')?.textContent") == "hidden"
+    page.wait_for("document.querySelector('#endpoints-list details') !== null")
+    page.wait_for("document.getElementById('infer-body').value")
+    page.evaluate("document.getElementById('infer-form').requestSubmit()")
+    assert answer(page)[0] == "Status 200"
+    page.close()
