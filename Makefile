@@ -30,7 +30,7 @@ test: install ## run all tests but the long ones
 test-core: install ## run the tests that every supported Python must pass
 	$(PYTEST) -m "not soak and not gpu" tests/unit tests/contracts tests/integration $(PYTEST_ARGS)
 
-check-wheels: install ## see that every locked package has a wheel for Python $(WHEELS_FOR), without installing it
+check-wheels: install ## see that every locked package has a wheel for Python 3.14 (WHEELS_FOR=), installing nothing
 	$(BIN)/uv pip install --dry-run --python-version $(WHEELS_FOR) --only-binary :all: --no-deps \
 		--target $(VENV)/wheels-$(WHEELS_FOR) -r dev.lock
 
