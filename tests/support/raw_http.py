@@ -15,6 +15,12 @@ def post(path: str, body: bytes, *lines: str) -> bytes:
     return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
 
 
+def chunked(path: str, *chunks: bytes, lines: tuple[str, ...] = (), end: bytes = b"0\r\n\r\n") -> bytes:
+    """Return the bytes of a POST request in chunks; `end` are the last chunk and the trailers."""
+    head = "\r\n".join([f"POST {path} HTTP/1.1", "Host: test", "Transfer-Encoding: chunked", *lines]) + "\r\n\r\n"
+    return head.encode("latin-1") + b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + end
+
+
 def infer(model: str, data: Sequence[Any], shape: Sequence[int] | None = None, datatype: str = "FP32", **more: Any) -> bytes:
     """Return the bytes of a JSON inference request with one input X."""
     item = {"name": "X", "shape": list(shape or [1, len(data)]), "datatype": datatype, "data": list(data)}

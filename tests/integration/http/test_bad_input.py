@@ -6,27 +6,9 @@ import json
 import time
 
 import pytest
-from raw_http import infer, post
+from http_routes import GOOD_BODIES, GOOD_STATUS, POSTS
+from raw_http import chunked, infer, post
 
-POSTS = [
-    "/v2/models/echo0/infer",
-    "/v2/models/gen/generate",
-    "/v2/models/gen/generate_stream",
-    "/v2/repository/index",
-    "/v2/repository/models/echo/load",
-    "/v2/repository/models/echo/unload",
-    "/v2/logging",
-]
-GOOD_BODIES = {
-    "/v2/models/echo0/infer": b'{"inputs":[{"name":"X","shape":[2],"datatype":"FP32","data":[1,2]}]}',
-    "/v2/models/gen/generate": b'{"text_input":"a"}',
-    "/v2/models/gen/generate_stream": b'{"text_input":"a"}',
-    "/v2/repository/index": b'{"ready":true}',
-    "/v2/repository/models/echo/load": b"{}",
-    "/v2/repository/models/echo/unload": b"{}",
-    "/v2/logging": b"{}",
-}
-GOOD_STATUS = {path: 503 if path.endswith("load") else 200 for path in POSTS}
 CONTENT_TYPES = [
     None,
     "application/json",
@@ -38,11 +20,6 @@ CONTENT_TYPES = [
     ";;;",
     "\xff",
 ]
-
-
-def chunked(path: str, *chunks: bytes, lines: tuple[str, ...] = (), end: bytes = b"0\r\n\r\n") -> bytes:
-    head = "\r\n".join([f"POST {path} HTTP/1.1", "Host: test", "Transfer-Encoding: chunked", *lines]) + "\r\n\r\n"
-    return head.encode("latin-1") + b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + end
 
 
 @pytest.mark.parametrize("path", POSTS)
