@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
 
 from naiad.config.options import ServerOptions
 from naiad.errors import InferenceServerError, invalid_argument, unavailable
@@ -20,7 +19,7 @@ from naiad.frontends.http.listener import address_of
 from naiad.observability.logs import LogSettings
 from naiad.repository.layout import ScanResult, scan
 from naiad.server import assembly, banner
-from naiad.server.assembly import Server, Sockets
+from naiad.server.assembly import Sockets
 
 # A thread waits this long for the GIL of a busy loop thread (5 ms by default); see docs/decisions.md for the measurement.
 SWITCH_INTERVAL_SECONDS = 0.001
@@ -83,15 +82,15 @@ class _Process:
         if not loading.done():
             loading.cancel()
             await asyncio.wait((loading,))
-        else:
-            loading.result()
-            if not self._is_start_good():
-                stopping.cancel()
-                await self._close(self._server)
-                return 1
-            self._announce_ready()
-            await stopping
-        return await self._drain()
+            return await self._drain(is_loaded=False)
+        loading.result()
+        if not self._is_start_good():
+            stopping.cancel()
+            await self._close()
+            return 1
+        self._announce_ready()
+        await stopping
+        return await self._drain(is_loaded=True)
 
     def _is_start_good(self) -> bool:
         failures = self._server.repository.failures()
@@ -122,38 +121,52 @@ class _Process:
             _exit_now(130)
         self._stop_wanted.set()
 
-    async def _drain(self) -> int:
-        """Let go of what runs, in order: readiness, new requests, requests in flight, connections, models."""
+    async def _drain(self, is_loaded: bool) -> int:
+        """Let go of what runs, in order: readiness, new requests, requests in flight, connections, models.
+
+        When models are still loading, the process ends without them: nothing can stop a thread that loads.
+        """
         server, timeout_s = self._server, self._options.exit_timeout_secs
         _log.info("stopping: waiting up to %d s for what is in flight", timeout_s)
         server.core.mark_not_ready()
         await asyncio.sleep(self._options.shutdown_delay_secs)
         server.core.begin_drain()
-        try:
-            await asyncio.wait_for(_event(server.core.on_idle), timeout_s)
-        except asyncio.TimeoutError:
+        if not await self._is_all_answered(self._loop.time() + timeout_s):
             _log.error("Exit timeout expired. Exiting immediately.")
             error = unavailable("the server is shutting down and its exit timeout has expired")
             for listener in server.listeners:
                 listener.fail_requests(error)
-                await listener.stop(_CLOSE_SECONDS)
+            await self._close_listeners()
             _exit_now(1)
-        await self._close(server)
+        if not is_loaded:
+            await self._close_listeners()
+            _exit_now(0)
+        await self._close()
         _log.info("stopped")
         return 0
 
-    async def _close(self, server: Server) -> None:
-        for listener in server.listeners:
+    async def _is_all_answered(self, deadline: float) -> bool:
+        """Wait until nothing is queued, runs or is on its way to a client, but not longer than `deadline` (loop time)."""
+        idle = asyncio.Event()
+        self._server.core.on_idle(idle.set)
+        try:
+            if not idle.is_set():
+                await asyncio.wait_for(idle.wait(), deadline - self._loop.time())
+        except asyncio.TimeoutError:
+            return False
+        for listener in self._server.listeners:
+            if not await listener.wait_answered(deadline):
+                return False
+        return True
+
+    async def _close(self) -> None:
+        await self._close_listeners()
+        await self._server.repository.close()
+        self._server.pool.close()
+
+    async def _close_listeners(self) -> None:
+        for listener in self._server.listeners:
             await listener.stop(_CLOSE_SECONDS)
-        await server.repository.close()
-        server.pool.close()
-
-
-async def _event(subscribe: Callable[[Callable[[], None]], None]) -> None:
-    """Wait until the callback that `subscribe` is given was called."""
-    event = asyncio.Event()
-    subscribe(event.set)
-    await event.wait()
 
 
 def _exit_now(code: int) -> None:

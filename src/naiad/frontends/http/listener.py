@@ -65,6 +65,17 @@ class HttpListener:
         """Accept connections from now on."""
         self._server = await self._site.loop.create_server(lambda: HttpConnection(self._site), sock=self._socket)
 
+    async def wait_answered(self, deadline: float) -> bool:
+        """Wait until no client waits for the rest of an answer, but not longer than `deadline` (loop time); return whether so.
+
+        The socket stays open meanwhile.
+        """
+        while any(isinstance(known, HttpConnection) and known.is_answering for known in self._site.state.connections):
+            if self._site.loop.time() >= deadline:
+                return False
+            await asyncio.sleep(_CLOSE_LOOK_SECONDS)
+        return True
+
     def fail_requests(self, error: InferenceServerError) -> None:
         """End every request that is still being answered with `error`."""
         for connection in list(self._site.state.connections):

@@ -310,6 +310,14 @@ class HttpConnection(HttpToolsProtocol):
         return self._active is not None or bool(self._queue)
 
     @property
+    def is_answering(self) -> bool:
+        """Whether a whole request waits for its answer, or a part of an answer for its client to read on."""
+        active = self._active
+        if isinstance(active, RequestResponseCycle) and active.more_body:
+            return False
+        return self.is_busy or self.transport.get_write_buffer_size() > 0
+
+    @property
     def body_received(self) -> int:
         """How many bytes of the arriving body are here; only its changes mean something."""
         if self._receiving is not None:
