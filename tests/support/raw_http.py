@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,6 +46,16 @@ class Connection:
         self.socket.sendall(data)
         return self
 
+    def send_and_read_on(self, data: bytes) -> Connection:
+        """Send more than fits into the sockets' buffers: read what is answered meanwhile."""
+        sender = threading.Thread(target=self.socket.sendall, args=(data,))
+        sender.start()
+        while sender.is_alive():
+            if select.select([self.socket], [], [], 0.01)[0]:
+                self._receive()
+        sender.join()
+        return self
+
     def close(self) -> None:
         self.socket.close()
 
@@ -67,28 +78,30 @@ class Connection:
             return False
 
     def _head(self) -> tuple[int, dict[str, str]]:
-        text = self._until(b"\r\n\r\n").decode("latin-1")
+        text = self.until(b"\r\n\r\n").decode("latin-1")
         first, *lines = text.split("\r\n")
         pairs = [line.split(":", 1) for line in lines]
         return int(first.split()[1]), {name.lower(): value.strip() for name, value in pairs}
 
     def _body(self, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding") != "chunked":
-            return self._exactly(int(headers.get("content-length", "0")))
+            return self.exactly(int(headers.get("content-length", "0")))
         body = b""
-        while size := int(self._until(b"\r\n"), 16):
-            body += self._exactly(size)
-            self._exactly(2)
-        self._exactly(2)
+        while size := int(self.until(b"\r\n"), 16):
+            body += self.exactly(size)
+            self.exactly(2)
+        self.exactly(2)
         return body
 
-    def _until(self, mark: bytes) -> bytes:
+    def until(self, mark: bytes) -> bytes:
+        """Return what comes before `mark`, which is taken too."""
         while mark not in self._buffer:
             self._receive()
         found, _, self._buffer = self._buffer.partition(mark)
         return found
 
-    def _exactly(self, size: int) -> bytes:
+    def exactly(self, size: int) -> bytes:
+        """Return the next `size` bytes."""
         while len(self._buffer) < size:
             self._receive()
         found, self._buffer = self._buffer[:size], self._buffer[size:]

@@ -11,10 +11,12 @@ from typing import Any
 
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.frontends.http.codec_thread import CodecThread
-from naiad.frontends.http.connection.body import Body, Buffer
+from naiad.frontends.http.connection import reply
+from naiad.frontends.http.connection.body import DIRECT_SIZE, Body, Buffer
 from naiad.frontends.http.connection.exchange import Exchange, Transmitter
 from naiad.frontends.http.connection.routes import HotRoute
 from naiad.frontends.http.json_helper.process import JsonHelper
+from naiad.frontends.http.status import error_body
 from naiad.request.service import InferenceService, InferHandle
 from naiad.wire.call_templates import CallTemplates
 from naiad.wire.compression import check_coding, decompress
@@ -66,6 +68,14 @@ def read_head(headers: Headers) -> Head:
     )
 
 
+def has_droppable_body(headers: Headers) -> bool:
+    """Return whether the body of a refused request may be read and dropped: it is small, and its client surely sends it."""
+    fields = dict(headers)
+    if b"transfer-encoding" in fields or b"expect" in fields:
+        return False
+    return int(fields.get(b"content-length", b"0")) <= DIRECT_SIZE
+
+
 def check_size(head: Head, limits: RequestLimits, is_generate: bool) -> None:
     """Check the sizes that a head announces. Raises INVALID_ARGUMENT when one is over the limit."""
     limit = limits.max_json_size_bytes
@@ -87,8 +97,8 @@ def make_body(head: Head, limits: RequestLimits) -> Body:
 
 @dataclass(frozen=True, slots=True)
 class OpenedHead:
-    """A hot request's head, read and allowed. `extra` are the header lines of every response, `forwarded` the parameters that
-    its headers make.
+    """A hot request's head, read. `extra` are the header lines of every response, `forwarded` the parameters that its headers
+    make. `refusal` is the status and text of a request that is refused by its head although its body is taken, else None.
     """
 
     route: HotRoute
@@ -96,6 +106,7 @@ class OpenedHead:
     extra: bytes
     keep_alive: bool
     forwarded: Mapping[str, str]
+    refusal: tuple[int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +195,17 @@ class HotExchange(Exchange):
         super().cancel()
         if self.handle is not None:
             self.handle.cancel()
+
+
+class RefusedExchange(HotExchange):
+    """A request that is refused by its head, whose small body is read and dropped, so that the connection can go on."""
+
+    __slots__ = ()
+
+    def start(self) -> None:
+        """See `Exchange.start`."""
+        status, text = self.opened.refusal or (400, "")
+        self.respond(status, reply.JSON, [error_body(text)])
 
 
 def _coding(value: bytes) -> str:

@@ -396,7 +396,8 @@ class HttpConnection(HttpToolsProtocol):
             default_headers=_as_pairs(extra),
             message_event=asyncio.Event(),
             expect_100_continue=self.expect_100_continue,
-            keep_alive=keep_alive and not self.is_closing_wanted(),
+            # A client that waits for 100 and gets an answer instead may send its body or not: the next request can't be told.
+            keep_alive=keep_alive and not self.expect_100_continue and not self.is_closing_wanted(),
             on_response=self.on_response_complete,
         )
         self._admit(self.cycle)

@@ -21,7 +21,18 @@ from naiad.frontends.http.codec_thread import CodecThread
 from naiad.frontends.http.connection.body import Body
 from naiad.frontends.http.connection.exchange import Refusal, Transmitter
 from naiad.frontends.http.connection.generate import GenerateExchange
-from naiad.frontends.http.connection.hot import Headers, HotContext, HotExchange, OpenedHead, check_size, make_body, read_head
+from naiad.frontends.http.connection.hot import (
+    Head,
+    Headers,
+    HotContext,
+    HotExchange,
+    OpenedHead,
+    RefusedExchange,
+    check_size,
+    has_droppable_body,
+    make_body,
+    read_head,
+)
 from naiad.frontends.http.connection.infer import InferExchange
 from naiad.frontends.http.connection.known_heads import KnownHeads
 from naiad.frontends.http.connection.routes import HotKind, HotRoute, HotRoutes
@@ -97,14 +108,18 @@ class HttpSite:
         return self._cors.preflight(headers) if self._cors.is_enabled else None
 
     def open(self, route: HotRoute, connection: Transmitter, request: RequestHead) -> OpenedHead | Refusal:
-        """Return a hot request's head, read and allowed, or its refusal: nothing of the body is read for that."""
-        error_text = self._access.check(_INFERENCE, request.headers)
-        if error_text is not None:
-            return Refusal(connection, request.extra, 403, error_text)
-        try:
-            return self._open(route, request)
-        except InferenceServerError as error:
-            return Refusal(connection, request.extra, STATUS_OF_CODE[error.code], error.message)
+        """Return a hot request's head, read and allowed, or its refusal: a small body is dropped, a large one isn't read."""
+        text = self._access.check(_INFERENCE, request.headers)
+        status = 403
+        if text is None:
+            try:
+                return self._open(route, request)
+            except InferenceServerError as error:
+                status, text = STATUS_OF_CODE[error.code], error.message
+        if not has_droppable_body(request.headers):
+            return Refusal(connection, request.extra, status, text)
+        head = Head(int(dict(request.headers).get(b"content-length", b"0")), None, "", "")
+        return OpenedHead(route, head, request.extra, request.keep_alive, _NOTHING, (status, text))
 
     def scope(self, method: bytes, target: bytes, headers: Headers, http_version: str) -> Any:
         """Return the ASGI scope of a request without its addresses. Raises INVALID_ARGUMENT for a target that is no URL."""
@@ -129,6 +144,8 @@ class HttpSite:
 
     def exchange(self, opened: OpenedHead, connection: Transmitter) -> HotExchange:
         """Return the exchange of a request with this head; it has no body yet."""
+        if opened.refusal is not None:
+            return RefusedExchange(connection, self._hot, opened)
         if opened.route.kind is HotKind.INFER:
             return InferExchange(connection, self._hot, opened)
         return GenerateExchange(connection, self._hot, opened)
