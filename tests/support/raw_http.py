@@ -102,10 +102,13 @@ class Connection:
 
     def exactly(self, size: int) -> bytes:
         """Return the next `size` bytes."""
-        while len(self._buffer) < size:
+        received = bytearray(self._buffer)
+        while len(received) < size:
+            self._buffer = b""
             self._receive()
-        found, self._buffer = self._buffer[:size], self._buffer[size:]
-        return found
+            received += self._buffer
+        self._buffer = bytes(received[size:])
+        return bytes(received[:size])
 
     def _receive(self) -> None:
         data = self.socket.recv(65536)
