@@ -7,7 +7,7 @@ WHEELS_FOR ?= 3.14
 JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-.PHONY: help install demo test test-core check-wheels soak lint format bench proto lock
+.PHONY: help install demo test test-core conformance-triton check-wheels soak lint format bench proto lock
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -25,10 +25,13 @@ demo: install ## serve the example models and run real inferences
 	$(BIN)/python examples/demo.py
 
 test: install ## run all tests but the long ones
-	$(PYTEST) -m "not soak and not gpu" $(PYTEST_ARGS)
+	$(PYTEST) -m "not soak and not gpu and not triton" $(PYTEST_ARGS)
 
 test-core: install ## run the tests that every supported Python must pass
-	$(PYTEST) -m "not soak and not gpu" tests/unit tests/contracts tests/integration $(PYTEST_ARGS)
+	$(PYTEST) -m "not soak and not gpu and not triton" tests/unit tests/contracts tests/integration $(PYTEST_ARGS)
+
+conformance-triton: install ## put the same requests to the real C++ Triton and compare (fetches it once, 1 GB)
+	NAIAD_REQUIRE_PROGRAMS=1 $(BIN)/python -m pytest -m triton tests/conformance/triton $(PYTEST_ARGS)
 
 check-wheels: install ## see that every locked package has a wheel for Python 3.14 (WHEELS_FOR=), installing nothing
 	$(BIN)/uv pip install --dry-run --python-version $(WHEELS_FOR) --only-binary :all: --no-deps \
