@@ -13,6 +13,7 @@ import psutil
 import pytest
 import requests
 from server_process import ServerProcess
+from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)  # the first run on a checkout fetches the real model
 
@@ -61,7 +62,7 @@ def test_requests_of_many_clients_run_together(server: ServerProcess) -> None:
 
 
 def test_each_address_that_the_server_shows_answers(server: ServerProcess) -> None:
-    shown = dict(line.split(maxsplit=1) for line in server.output if line.startswith(("HTTP ", "metrics ", "docs ", "try ")))
+    shown = shown_by(server)
     command = shown.pop("try").split()
     assert shown == {"HTTP": server.url, "docs": f"{server.url}/docs", "metrics": f"http://{server.metrics}/metrics"}
     assert requests.get(shown["docs"], timeout=10).headers["Content-Type"].startswith("text/html")
@@ -72,8 +73,13 @@ def test_each_address_that_the_server_shows_answers(server: ServerProcess) -> No
 
 def test_what_listens_everywhere_is_shown_at_an_address_that_a_browser_opens(serve: Callable[..., ServerProcess]) -> None:
     server = serve(EXAMPLES / "models" / "identity", "--http-address=0.0.0.0")
-    port = server.host_port[1]
-    assert f"docs     http://localhost:{port}/docs" in server.output
+    assert shown_by(server)["docs"] == f"http://localhost:{server.host_port[1]}/docs"
+
+
+def shown_by(server: ServerProcess) -> dict[str, str]:
+    """What the server prints for a person once it is ready, by the first word of each line."""
+    wait_until(lambda: any(line.startswith("try ") for line in server.output), what="the last line of the start")
+    return dict(line.split(maxsplit=1) for line in server.output if line.startswith(("HTTP ", "metrics ", "docs ", "try ")))
 
 
 def test_the_prepared_files_are_not_made_again(server: ServerProcess) -> None:
