@@ -15,8 +15,8 @@ from waiting import wait_until
 
 LARGE = 64 * 1024 * 1024
 LIMIT = 20
-# What a live check may take beside another client's large request, on a machine that runs other things too.
-LONGEST_STALL_S = 0.3
+# What a live check may take beside a large request of another client; a busy machine stalls for 0.1 s by itself.
+LONGEST_STALL_S = 1.0
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +76,12 @@ def test_a_reader_that_leaves_its_answer_behind_gives_back_its_memory(server, co
     wait_until(lambda: facts(server.pid).resident_bytes < holding - LARGE // 2)
 
 
-@pytest.mark.parametrize("count", [20_000, 100_000, 1_000_000], ids=["codec_thread", "helper", "large_helper"])
-def test_large_json_of_one_client_doesnt_stall_another(server, connect, count):
-    """Reading and writing such JSON takes many times longer than the others may wait."""
+def test_large_json_of_one_client_doesnt_stall_another(server, connect):
+    """Were 5 MB of JSON read or written on the loop, the others would be answered in the few turns between only."""
+    count = 1_000_000
     request = infer("echo", [1.5] * count)
     busy, other = connect(server), connect(server)
     busy.socket.settimeout(15)
-    live(other)
     sizes: list[int] = []
 
     def ask() -> None:
@@ -98,6 +97,7 @@ def test_large_json_of_one_client_doesnt_stall_another(server, connect, count):
     thread.join()
     assert len(sizes) == 2
     assert min(sizes) > count * 3
+    assert len(waits) > 200
     assert max(waits) < LONGEST_STALL_S
 
 

@@ -33,6 +33,7 @@ def is_at_rest(server) -> bool:
 def survive(server, seconds: float) -> None:
     # Threads and helpers are made when they are first needed, and stay: they belong to the base.
     warm_up = Chaos(server.host_port, CLIENTS, seed=1)
+    warm_up.act_once_each()
     warm_up.run(WARM_UP_S)
     wait_until(lambda: is_at_rest(server))
     wait_until(lambda: facts(server.pid).connections == 0)

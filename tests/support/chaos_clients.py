@@ -34,7 +34,7 @@ def good_binary(connection: Connection, chance: random.Random) -> None:
 
 
 def large_json(connection: Connection, chance: random.Random) -> None:
-    count = 60_000
+    count = 400_000
     status, _, body = connection.send(infer("echo", [1] * count)).response()
     assert (status, json.loads(body)["outputs"][0]["shape"]) == (200, [1, count])
 
@@ -120,12 +120,20 @@ class Chaos:
         for thread in self._threads:
             thread.join()
 
+    def act_once_each(self) -> None:
+        """Let one client do each action once, so that everything the server makes when it is first needed is there."""
+        for action in ACTIONS:
+            self._try(action, random.Random(0))
+
     def _act(self, chance: random.Random) -> None:
         while time.monotonic() < self._end and not self.faults:
             (action,) = chance.choices(list(ACTIONS), list(ACTIONS.values()))
-            try:
-                with Connection(self._host_port) as connection:
-                    action(connection, chance)
-                self.done[action.__name__] += 1
-            except Exception as error:
-                self.faults.append(f"{action.__name__}: {type(error).__name__}: {error}")
+            self._try(action, chance)
+
+    def _try(self, action: Action, chance: random.Random) -> None:
+        try:
+            with Connection(self._host_port) as connection:
+                action(connection, chance)
+            self.done[action.__name__] += 1
+        except Exception as error:
+            self.faults.append(f"{action.__name__}: {type(error).__name__}: {error}")
