@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import requests
 from asking import Asker
 from model_folders import identity
-from raw_http import infer, post
+from raw_http import Connection, infer, post
 from scripted_models import ENVIRONMENT, ScriptedModel
 from waiting import wait_until
 
@@ -129,6 +131,34 @@ def test_new_inferences_are_refused_as_going_away_and_never_as_unknown(start, ro
         answer = requests.post(f"{asker.server.url}/v2/models/{model}/{route}", json=body, timeout=5)
         assert (answer.status_code, answer.headers["connection"]) == (503, "close")
         assert "shutting down" in answer.json()["error"]
+    asker.model.release()
+    assert occupied.answer() == (200, [1])
+    assert asker.server.wait(5) == 0
+
+
+def test_traffic_that_goes_on_meets_no_reset_and_nothing_unknown_while_the_server_drains(start):
+    """As behind a load balancer that lags: each request on a new connection, many at once, until the drain is over."""
+    asker = start()
+    occupied = asker.occupy(1)
+    statuses: list[int] = []
+
+    is_over = threading.Event()
+
+    def ask_on() -> None:
+        while not is_over.is_set():
+            with Connection(asker.server.host_port) as client:
+                statuses.append(client.send(infer("echo", [1])).response()[0])
+
+    with ThreadPoolExecutor(4) as threads:
+        clients = [threads.submit(ask_on) for _ in range(4)]
+        try:
+            wait_until(lambda: statuses.count(200) > 50)
+            begin_stop(asker.server)
+            wait_until(lambda: statuses.count(503) > 50)
+        finally:
+            is_over.set()
+    assert [client.exception() for client in clients] == [None] * 4
+    assert set(statuses) == {200, 503}
     asker.model.release()
     assert occupied.answer() == (200, [1])
     assert asker.server.wait(5) == 0
