@@ -1,4 +1,4 @@
-"""A command line that can't be served ends at once with code 1 and says what is wrong: which flag, its value, what is allowed."""
+"""A command line that can't be served ends at once with code 1 and says what is wrong: the flag, its value, what is allowed."""
 
 from __future__ import annotations
 
