@@ -11,7 +11,7 @@ import pytest
 import tritonclient.http as triton
 
 DOCUMENT = json.dumps({"inputs": [{"name": "X", "shape": [1, 2], "datatype": "FP32", "data": [1.0, 2.0]}]}).encode()
-PACKED = {"gzip": gzip.compress(DOCUMENT), "deflate": zlib.compress(DOCUMENT), "identity": DOCUMENT}
+PACKED = {"gzip": gzip.compress(DOCUMENT, mtime=0), "deflate": zlib.compress(DOCUMENT), "identity": DOCUMENT}
 
 
 @pytest.fixture
@@ -66,6 +66,7 @@ def test_another_coding_is_501_and_the_answer_tells_which_are_taken(post, error,
         (b"", "gzip", "is cut off"),
         (PACKED["gzip"][:-8] + b"\0\0\0\0" + PACKED["gzip"][-4:], "gzip", "is not valid gzip data"),
     ],
+    ids=["no-gzip", "no-deflate", "gzip-cut", "gzip-cut-early", "gzip-junk", "deflate-cut", "deflate-junk", "nothing", "sum"],
 )
 def test_a_broken_body_is_refused_and_says_so(post, error, body, coding, words):
     assert words in error(post(body, coding))
