@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 from http_routes import POSTS
-from raw_http import chunked, infer, post
+from raw_http import Connection, chunked, infer, post
 
 HEAD = "POST /v2/models/echo0/infer HTTP/1.1\r\nHost: test\r\n"
 LIMIT_BYTES = 1 << 20
@@ -193,3 +193,23 @@ def test_a_slow_head_on_many_connections_stops_nobody(server, connect):
     assert connect(server).send(infer("echo", [1])).response()[0] == 200
     assert time.monotonic() - began < 1
     assert slow[0].send(b"fer HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)).response()[0] == 200
+
+
+# --- the metrics port
+
+
+def test_the_metrics_port_is_held_to_the_same_framing(server):
+    host, port = server.metrics.rsplit(":", 1)
+    hostile = [
+        chunked("/metrics", *([b"x"] * 70_000)),
+        (HEAD + "Bad Name: x\r\n\r\n").encode(),
+        (HEAD + "".join(f"h{index}: x\r\n" for index in range(10_000)) + "\r\n").encode(),
+        post("/v2/models/echo0/infer", BODY),
+    ]
+    for data in hostile:
+        with Connection((host, int(port))) as connection:
+            assert connection.send(data).response()[0] in (400, 405, 431)
+    with Connection((host, int(port))) as connection:
+        status, _, body = connection.send(b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n").response()
+    assert status == 200
+    assert b"nv_inference_request_success" in body
