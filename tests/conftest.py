@@ -1,4 +1,4 @@
-"""Server processes and raw connections for tests; all end with the test, or with the module for those of a module.
+"""Server processes and raw connections for tests, and how hypothesis runs; all end with the test, or with the module for those of a module.
 
 `serve(path, "--flag=value")` starts a server and waits until it is ready.
 """
@@ -10,8 +10,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from raw_http import Connection
 from server_process import ServerProcess
+
+
+def pytest_configure() -> None:
+    """Let no property fail because the machine was busy: how long an example took says nothing about a rule."""
+    settings.register_profile("naiad", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("naiad")
 
 
 @contextmanager
