@@ -1,4 +1,6 @@
-"""Server processes and raw connections for tests, and how hypothesis runs; all end with the test, or with the module for those of a module.
+"""What all tests share: server processes, raw connections, and how hypothesis runs.
+
+Servers and connections end with the test, or with the module for those of a module.
 
 `serve(path, "--flag=value")` starts a server and waits until it is ready.
 """
