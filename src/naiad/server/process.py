@@ -18,7 +18,7 @@ from naiad.errors import InferenceServerError, invalid_argument, unavailable
 from naiad.frontends.http.listener import address_of
 from naiad.observability.logs import LogSettings
 from naiad.repository.layout import ScanResult, scan
-from naiad.server import assembly, banner
+from naiad.server import assembly, banner, descriptors
 from naiad.server.assembly import Sockets
 
 # A thread waits this long for the GIL of a busy loop thread (5 ms by default); see docs/decisions.md for the measurement.
@@ -41,6 +41,7 @@ def run(options: ServerOptions) -> int:
     except InferenceServerError as error:
         print(f"error: {error.message}", file=sys.stderr)
         return 1
+    descriptors.raise_limit(options.http_max_connections)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     loop = _new_loop()
     try:
