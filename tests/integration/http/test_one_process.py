@@ -84,6 +84,10 @@ def subprocess_popen():
     import subprocess
     return subprocess.Popen
 
+if sys.version_info < (3, 11):
+    # What anyio needs on 3.10 to have groups of exceptions; it brings an excepthook of its own.
+    import exceptiongroup
+
 before = state()
 import naiad
 names = [found.name for found in pkgutil.walk_packages(naiad.__path__, "naiad.") if not found.name.endswith("__main__")]
