@@ -31,10 +31,30 @@ class ModelFiles:
     path: Path
     parameters: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    directory: Path = Path()
+    """The model's folder."""
     shared: dict[str, Any] = field(default_factory=dict, compare=False)
     """What the copies of one model version share: a backend may keep here what one copy made for the next. They are loaded one
     after the other with the same `ModelFiles`, so it needs no lock, and it goes when loading ends.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerProgram:
+    """What a worker process runs: a Python model and the interpreter for it.
+
+    `is_own_interpreter`: it is the server's, whose packages the model may import; another one gets to see nothing of them.
+    `variables` are set in the worker's environment, beside the server's. `backend_directory` is the folder of a Python-based
+    backend, whose `model.py` `model_file` then is.
+    """
+
+    interpreter: Path
+    is_own_interpreter: bool
+    variables: Mapping[str, str]
+    model_file: Path
+    model_directory: Path
+    version_directory: Path
+    backend_directory: Path | None = None
 
 
 class BackendInstance(Protocol):
@@ -78,3 +98,21 @@ class Backend(Protocol):
     @classmethod
     def must_run_in_place(cls, plan: ModelPlan) -> bool:
         """Return whether the model does no more work than a copy, so that it always runs on the event loop."""
+
+
+class WorkerBackend(Protocol):
+    """A backend whose models are Python code of their users: its instances live in worker processes, never in the server's.
+
+    The class has `is_isolated` True; the table knows it by that.
+    """
+
+    name: ClassVar[str]
+    is_isolated: ClassVar[bool]
+    default_instance_count: ClassVar[int]
+
+    @classmethod
+    def program(cls, files: ModelFiles) -> WorkerProgram:
+        """Return what a worker of this model runs; blocking, on a thread that isn't the loop's: it may make an environment.
+
+        Raises InferenceServerError when the model's file or environment can't be had.
+        """

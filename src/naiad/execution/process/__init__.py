@@ -1,0 +1,1 @@
+"""Instances that live in worker processes: the server's side."""

@@ -1,0 +1,169 @@
+"""Control frames: what the server and a worker process say to each other over their Unix socket.
+
+Owns the layout of a frame and the list of kinds. A frame is a fixed header and a tail. Tensors aren't in it: the header names a
+block of shared memory, the tail says what lies where in that block. The tail is JSON, UTF-8, but for RELEASE. A frame of another
+version than one's own can't come: HELLO is the first frame, and a worker that says another version is refused.
+
+Server to worker (`id` is the header's):
+
+| kind | id | block | tail |
+|---|---|---|---|
+| SEGMENT | segment | offset 0, its size | none; the descriptor comes over the second socket, sent before this frame |
+| SEGMENT_GONE | segment | | none: forget the segment, nothing of it will be used again |
+| RELEASE | | | blocks of the worker's arena that the server has let go: see `pack_blocks` |
+| LOAD | question | | how to import the model: `LoadMessage` |
+| COMPLETE_CONFIG | question | | {"config": ModelConfig in its JSON form} |
+| INITIALIZE | question | | {"args": what `initialize` gets, "is_decoupled": …, "outputs": [names]} |
+| CHECK_READY | question | | none; the answer's tail is {"is_ready": …} |
+| FINALIZE | question | | none; the worker answers DONE when `finalize` has run, then exits with 0 |
+| EXECUTE | first request | inputs | [[input, …], …] and more, see `ExecuteMessage`: the k-th request has id `id + k` |
+| CANCEL | request | | none: the client is gone |
+| CREDIT | request | | {"count": …}: so many responses more may be sent |
+| CALL_RESPONSE | call | outputs | a response to a nested call: `ResponseMessage` |
+| ANSWER | question | | the answer to a QUERY: {"value": …} or {"error": [code, text]} |
+
+Worker to server:
+
+| kind | id | block | tail |
+|---|---|---|---|
+| HELLO | version | | {"pid": …, "python": "3.11.7", "numpy": "2.3.0"} |
+| SEGMENT, SEGMENT_GONE, RELEASE | | | as above, of the worker's arena and the server's blocks |
+| DONE | question | | the answer to LOAD, COMPLETE_CONFIG, INITIALIZE, CHECK_READY, FINALIZE: an object |
+| FAILED | question | | {"message": …, "traceback": …} in its place |
+| RESULT | first request | outputs | [response, …]: all responses of an EXECUTE in its order; `execute` has returned |
+| RETURNED | first request | | `execute` has returned (FLAG_FAILED: raised); requests without an answer send RESPONSE frames |
+| RESPONSE | request | outputs | a response, see `ResponseMessage`; FLAG_FINAL ends the request |
+| CALL | call | inputs | a request to another model: `CallMessage` |
+| CALL_CANCEL | call | | none: the caller wants no more responses |
+| CALL_CREDIT | call | | {"count": …} |
+| QUERY | question | | {"name": …, "arguments": {…}}: load_model, unload_model, is_model_ready, metric_value |
+| METRIC | | | {"operation": …, …}: custom metrics, see `worker.api.metrics` |
+| LOG | | | {"level": "INFO" …, "message": …} |
+
+Whoever allocated a block frees it when the other side releases it. An input block is released by FLAG_RELEASED on the RESULT
+or RETURNED of its EXECUTE when the model kept nothing of it, by RELEASE later otherwise.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+VERSION = 1
+
+HEADER = struct.Struct("<IHHQIQQ")
+"""Size of the tail, kind, flags, id, segment, offset, size of the block."""
+
+_BLOCK = struct.Struct("<IQ")
+
+MAX_TAIL_BYTES = 1 << 28
+"""A longer tail is no frame: the stream is broken."""
+
+FLAG_FINAL = 1
+"""RESPONSE, CALL_RESPONSE: the last one. Without a tail it carries no response, only the end."""
+FLAG_RELEASED = 2
+"""RESULT, RETURNED: nothing of the input block is in use any more."""
+FLAG_FAILED = 4
+"""RETURNED: `execute` raised; the tail is {"error": [code, text]} for every request of the batch that has no answer yet."""
+FLAG_DECOUPLED = 8
+"""CALL: the caller takes any number of responses."""
+
+
+class Kind(IntEnum):
+    """What a frame says. Numbers are part of the version."""
+
+    HELLO = 1
+    SEGMENT = 2
+    SEGMENT_GONE = 3
+    RELEASE = 4
+    LOAD = 10
+    COMPLETE_CONFIG = 11
+    INITIALIZE = 12
+    CHECK_READY = 13
+    FINALIZE = 14
+    DONE = 15
+    FAILED = 16
+    EXECUTE = 20
+    CANCEL = 21
+    CREDIT = 22
+    RESULT = 23
+    RETURNED = 24
+    RESPONSE = 25
+    CALL = 30
+    CALL_CANCEL = 31
+    CALL_CREDIT = 32
+    CALL_RESPONSE = 33
+    QUERY = 40
+    ANSWER = 41
+    METRIC = 42
+    LOG = 43
+
+
+class Frame(NamedTuple):
+    """One received frame; `tail` is a copy. `segment`, `offset` and `size` name the block, all 0 when there is none."""
+
+    kind: int
+    flags: int
+    id: int
+    segment: int
+    offset: int
+    size: int
+    tail: bytes
+
+
+class Block(NamedTuple):
+    """A place in shared memory: `size` bytes at `offset` of segment `segment`."""
+
+    segment: int
+    offset: int
+    size: int
+
+
+NO_BLOCK = Block(0, 0, 0)
+
+
+def pack(kind: int, frame_id: int, tail: bytes = b"", *, flags: int = 0, block: Block = NO_BLOCK) -> bytes:
+    """Return the bytes of a frame."""
+    return HEADER.pack(len(tail), kind, flags, frame_id, *block) + tail
+
+
+def pack_blocks(blocks: Iterable[tuple[int, int]]) -> bytes:
+    """Return the tail of a RELEASE: (segment, offset) of each block."""
+    return b"".join([_BLOCK.pack(segment, offset) for segment, offset in blocks])
+
+
+def unpack_blocks(tail: bytes) -> Iterator[tuple[int, int]]:
+    """Yield what `pack_blocks` packed. Raises struct.error when the tail isn't whole."""
+    yield from _BLOCK.iter_unpack(tail)
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames, however the bytes come."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Return the frames that `data` completes. Raises ValueError when the stream can't be one of frames."""
+        if self._rest:
+            data = self._rest + data
+        frames: list[Frame] = []
+        position, end = 0, len(data)
+        header_size = HEADER.size
+        while end - position >= header_size:
+            tail_size, kind, flags, frame_id, segment, offset, size = HEADER.unpack_from(data, position)
+            if tail_size > MAX_TAIL_BYTES:
+                raise ValueError(
+                    f"a frame of kind {kind} has a tail of {tail_size} bytes, at most {MAX_TAIL_BYTES} are possible"
+                )
+            start = position + header_size
+            if end - start < tail_size:
+                break
+            position = start + tail_size
+            frames.append(Frame(kind, flags, frame_id, segment, offset, size, data[start:position]))
+        self._rest = data[position:]
+        return frames
