@@ -1,8 +1,8 @@
 """Control frames: what the server and a worker process say to each other over their Unix socket.
 
-Owns the layout of a frame and the list of kinds. A frame is a fixed header and a tail. Tensors aren't in it: the header names a
-block of shared memory, the tail says what lies where in that block. The tail is JSON, UTF-8, but for RELEASE. A frame of another
-version than one's own can't come: HELLO is the first frame, and a worker that says another version is refused.
+Owns the layout of a frame and the list of kinds. A frame is a fixed header and a tail. Tensors aren't in it: the header names
+a block of shared memory, the tail says what lies where in that block. The tail is JSON, UTF-8, but for RELEASE. A frame of
+another version than one's own can't come: HELLO is the first frame, and a worker that says another version is refused.
 
 Server to worker (`id` is the header's):
 
@@ -18,7 +18,7 @@ Server to worker (`id` is the header's):
 | FINALIZE | question | | none; the worker answers DONE when `finalize` has run, then exits with 0 |
 | EXECUTE | first request | inputs | [[input, …], …] and more, see `ExecuteMessage`: the k-th request has id `id + k` |
 | CANCEL | request | | none: the client is gone |
-| CREDIT | request | | {"count": …}: so many responses more may be sent |
+| CREDIT | request | | none; `value` responses more may be sent |
 | CALL_RESPONSE | call | outputs | a response to a nested call: `ResponseMessage` |
 | ANSWER | question | | the answer to a QUERY: {"value": …} or {"error": [code, text]} |
 
@@ -35,13 +35,13 @@ Worker to server:
 | RESPONSE | request | outputs | a response, see `ResponseMessage`; FLAG_FINAL ends the request |
 | CALL | call | inputs | a request to another model: `CallMessage` |
 | CALL_CANCEL | call | | none: the caller wants no more responses |
-| CALL_CREDIT | call | | {"count": …} |
+| CALL_CREDIT | call | | none; `value` responses more may be sent |
 | QUERY | question | | {"name": …, "arguments": {…}}: load_model, unload_model, is_model_ready, metric_value |
 | METRIC | | | {"operation": …, …}: custom metrics, see `worker.api.metrics` |
 | LOG | | | {"level": "INFO" …, "message": …} |
 
 Whoever allocated a block frees it when the other side releases it. An input block is released by FLAG_RELEASED on the RESULT
-or RETURNED of its EXECUTE when the model kept nothing of it, by RELEASE later otherwise.
+or RETURNED of its EXECUTE when the model kept nothing of it, by RELEASE later otherwise. The header's `value` of RESULT and RETURNED is how long `execute` took, in nanoseconds.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from typing import NamedTuple
 
 VERSION = 1
 
-HEADER = struct.Struct("<IHHQIQQ")
-"""Size of the tail, kind, flags, id, segment, offset, size of the block."""
+HEADER = struct.Struct("<IHHQQIQQ")
+"""Size of the tail, kind, flags, id, value; segment, offset and size of the block."""
 
 _BLOCK = struct.Struct("<IQ")
 
@@ -107,6 +107,7 @@ class Frame(NamedTuple):
     kind: int
     flags: int
     id: int
+    value: int
     segment: int
     offset: int
     size: int
@@ -124,9 +125,9 @@ class Block(NamedTuple):
 NO_BLOCK = Block(0, 0, 0)
 
 
-def pack(kind: int, frame_id: int, tail: bytes = b"", *, flags: int = 0, block: Block = NO_BLOCK) -> bytes:
+def pack(kind: int, frame_id: int, tail: bytes = b"", *, flags: int = 0, block: Block = NO_BLOCK, value: int = 0) -> bytes:
     """Return the bytes of a frame."""
-    return HEADER.pack(len(tail), kind, flags, frame_id, *block) + tail
+    return HEADER.pack(len(tail), kind, flags, frame_id, value, *block) + tail
 
 
 def pack_blocks(blocks: Iterable[tuple[int, int]]) -> bytes:
@@ -155,7 +156,7 @@ class FrameReader:
         position, end = 0, len(data)
         header_size = HEADER.size
         while end - position >= header_size:
-            tail_size, kind, flags, frame_id, segment, offset, size = HEADER.unpack_from(data, position)
+            tail_size, kind, flags, frame_id, value, segment, offset, size = HEADER.unpack_from(data, position)
             if tail_size > MAX_TAIL_BYTES:
                 raise ValueError(
                     f"a frame of kind {kind} has a tail of {tail_size} bytes, at most {MAX_TAIL_BYTES} are possible"
@@ -164,6 +165,6 @@ class FrameReader:
             if end - start < tail_size:
                 break
             position = start + tail_size
-            frames.append(Frame(kind, flags, frame_id, segment, offset, size, data[start:position]))
+            frames.append(Frame(kind, flags, frame_id, value, segment, offset, size, data[start:position]))
         self._rest = data[position:]
         return frames

@@ -1,6 +1,6 @@
 """The JSON tails of frames, as types: what both sides write and read.
 
-Owns their shapes. JSON lists stand where a tuple is meant. Sizes and offsets are bytes; an offset counts from the block's start.
+Owns their shapes. JSON lists stand where a tuple is meant. Sizes and offsets are bytes, counted from the block's start.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ Parameter = str | int | bool | float
 class LoadMessage(TypedDict):
     """How to import a model.
 
-    `model_file` is the module's file, `version_directory` and `model_directory` the folders of the model, `backend_directory` is
-    "" unless the model belongs to a Python-based backend (whose `model.py` `model_file` then is). `name` is the model's.
+    `model_file` is the module's file, `version_directory` and `model_directory` the folders of the model. `backend_directory`
+    is "" unless the model belongs to a Python-based backend (whose `model.py` `model_file` then is). `name` is the model's.
     """
 
     name: str
