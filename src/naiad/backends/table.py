@@ -6,7 +6,7 @@ No engine is imported before `find`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -39,14 +39,16 @@ class BackendTable:
 
     A built-in name always means the built-in backend. `others` are entry points of other packages; by default those installed.
     They are looked at only when a name isn't built in, and only the one asked for is imported: a broken one harms no other.
+    `own` are classes made for one server.
     """
 
-    def __init__(self, others: Iterable[EntryPoint] | None = None) -> None:
+    def __init__(self, others: Iterable[EntryPoint] | None = None, own: Mapping[str, type[Backend]] | None = None) -> None:
         self._others = None if others is None else tuple(others)
+        self._own = own or {}
 
     def names(self) -> list[str]:
         """Return every known name, sorted."""
-        return sorted({*BUILT_IN, *(entry_point.name for entry_point in self._entry_points())})
+        return sorted({*BUILT_IN, *self._own, *(entry_point.name for entry_point in self._entry_points())})
 
     def find(self, name: str) -> type[Backend]:
         """Return the backend class called `name`, importing its engine; blocking.
@@ -54,6 +56,8 @@ class BackendTable:
         Raises INVALID_ARGUMENT for an unknown or ambiguous name and for a class that is no backend, UNAVAILABLE when its engine
         isn't installed or can't be imported.
         """
+        if name in self._own:
+            return self._own[name]
         built_in = BUILT_IN.get(name)
         if built_in is not None:
             return _checked(name, _import_built_in(name, built_in))

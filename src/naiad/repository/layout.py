@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from naiad.errors import invalid_argument, not_found
 
@@ -23,7 +24,8 @@ class ModelSource:
     """One model as it was found.
 
     `config_file` is None when there is none. `versions` are the version folders by number, ascending; of a single model file
-    there is version 1 in the file's own folder, and `file_name` is its name there ("" elsewhere).
+    there is version 1 in the file's own folder, and `file_name` is its name there ("" elsewhere). `config` is the ModelConfig
+    of a model that isn't on disk, to be read only, None of others.
     """
 
     name: str
@@ -31,6 +33,7 @@ class ModelSource:
     config_file: Path | None
     versions: dict[int, Path]
     file_name: str = ""
+    config: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,10 @@ class Loader:
         return LoadedVersion(plan, prepared.backend, instances, time.monotonic() - began)
 
     def _read(self, source: ModelSource) -> Any:
-        if source.config_file is not None:
+        if source.config is not None:
+            config = message_class("inference.ModelConfig")()
+            config.CopyFrom(source.config)
+        elif source.config_file is not None:
             config = pbtxt.read_config(source.config_file)
         elif self._settings.is_auto_complete:
             config = message_class("inference.ModelConfig")()

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from naiad import __version__
 from naiad.backends.table import BackendTable
 from naiad.clock import LoopClock
 from naiad.config.options import ServerOptions
-from naiad.core.server import Identity, InferenceServer
+from naiad.core.server import Identity, InferenceServer, LogControl
 from naiad.execution.placement import TurnBudget
 from naiad.execution.threads import ThreadPool
 from naiad.frontends.http import listener
@@ -23,7 +23,6 @@ from naiad.frontends.http.connection.site import HttpSite
 from naiad.frontends.http.listener import HttpListener
 from naiad.frontends.http.options import HttpOptions
 from naiad.frontends.metrics.app import create_app as create_metrics_app
-from naiad.observability.logs import LogSettings
 from naiad.observability.metrics import MetricsRegistry, ModelMetricsSource
 from naiad.repository.layout import ScanResult
 from naiad.repository.loader import Loader, LoadSettings
@@ -45,6 +44,14 @@ class Sockets:
         """Return the one line for programs that says where the server listens."""
         addresses = {name: listener.address_of(sock) for name, sock in (("http", self.http), ("metrics", self.metrics)) if sock}
         return f"NAIAD_LISTENING {json.dumps(addresses)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsToServe:
+    """What the server is to load, and the backends that may load it."""
+
+    found: ScanResult
+    backends: BackendTable = field(default_factory=BackendTable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +81,19 @@ def bind(options: ServerOptions) -> Sockets:
 
 
 def assemble(
-    options: ServerOptions, found: ScanResult, sockets: Sockets, logs: LogSettings, loop: asyncio.AbstractEventLoop
+    options: ServerOptions,
+    models: ModelsToServe,
+    sockets: Sockets,
+    logs: LogControl,
+    loop: asyncio.AbstractEventLoop,
 ) -> Server:
     """Construct a server; nothing is loaded and nothing listens yet."""
     clock = LoopClock(loop)
     pool = ThreadPool(options.thread_count, loop)
     runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), options.in_place)
-    loader = Loader(BackendTable(), LoadSettings(not options.disable_auto_complete_config, options.backend_config))
+    loader = Loader(models.backends, LoadSettings(not options.disable_auto_complete_config, options.backend_config))
     repository = RepositoryManager(loader, runtime, options.model_load_thread_count)
-    repository.announce(found)
+    repository.announce(models.found)
     core = InferenceServer(Identity(options.id, __version__), repository, logs, options.strict_readiness)
     registry = MetricsRegistry(
         counter_latencies=options.metrics_config.counter_latencies,
@@ -100,7 +111,7 @@ def assemble(
     if sockets.metrics is not None:
         site = HttpSite(core, HttpOptions(), create_metrics_app(registry), loop, has_hot_routes=False)
         listeners.append(HttpListener(site, sockets.metrics))
-    return Server(core, repository, tuple(listeners), pool, found)
+    return Server(core, repository, tuple(listeners), pool, models.found)
 
 
 def _metrics_source(model: Model) -> ModelMetricsSource:

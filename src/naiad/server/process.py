@@ -19,7 +19,7 @@ from naiad.frontends.http.listener import address_of
 from naiad.observability.logs import LogSettings
 from naiad.repository.layout import ScanResult, scan
 from naiad.server import assembly, banner, descriptors
-from naiad.server.assembly import Sockets
+from naiad.server.assembly import ModelsToServe, Sockets
 
 # A thread waits this long for the GIL of a busy loop thread (5 ms by default); see docs/decisions.md for the measurement.
 SWITCH_INTERVAL_SECONDS = 0.001
@@ -64,7 +64,7 @@ class _Process:
         self._options = options
         self._sockets = sockets
         self._loop = loop
-        self._server = assembly.assemble(options, found, sockets, logs, loop)
+        self._server = assembly.assemble(options, ModelsToServe(found), sockets, logs, loop)
         self._stop_wanted = asyncio.Event()
         self._interrupts = 0
 
