@@ -22,6 +22,7 @@ class Category(Enum):
     LOGGING = "Logging"
     METRICS = "Metrics"
     BACKENDS = "Backends and execution"
+    PYTHON = "Python models"
 
 
 def last(values: Sequence[Any]) -> Any:

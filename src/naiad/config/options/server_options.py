@@ -26,7 +26,7 @@ from naiad.config.options.flag import Category, Flag, option
 from naiad.config.options.kinds import Bool, Choice, Float, Int, LocalPath, Switch, Text
 
 _SERVER, _REPOSITORY, _HTTP = Category.SERVER, Category.REPOSITORY, Category.HTTP
-_LOGGING, _METRICS, _BACKENDS = Category.LOGGING, Category.METRICS, Category.BACKENDS
+_LOGGING, _METRICS, _BACKENDS, _PYTHON = Category.LOGGING, Category.METRICS, Category.BACKENDS, Category.PYTHON
 _SECONDS = Float(minimum=0.1)
 _PORT = Int(0, 65535)
 
@@ -287,6 +287,83 @@ class ServerOptions:
             min(32, 4 * (os.cpu_count() or 1)),
             "How many threads there are at most for batches to run in.",
             default_text="4 per CPU, at most 32",
+            is_ours=True,
+        )
+    )
+    allow_model_requirements: bool = option(
+        Flag(
+            "allow-model-requirements",
+            _PYTHON,
+            Bool(),
+            False,
+            "Install what a model's requirements.txt lists, once, into an environment of its own. pip runs code of these "
+            "packages with the server's rights.",
+            is_ours=True,
+        )
+    )
+    worker_start_timeout_secs: float = option(
+        Flag(
+            "worker-start-timeout-secs",
+            _PYTHON,
+            _SECONDS,
+            30.0,
+            "How long the interpreter of a worker process may take to start, before it imports anything of the model.",
+            unit="seconds",
+            is_ours=True,
+        )
+    )
+    worker_load_timeout_secs: float = option(
+        Flag(
+            "worker-load-timeout-secs",
+            _PYTHON,
+            Float(minimum=0),
+            0.0,
+            "How long the import of a model, its auto_complete_config and its initialize may take, each; 0 is without a limit.",
+            unit="seconds",
+            is_ours=True,
+        )
+    )
+    worker_stop_timeout_secs: float = option(
+        Flag(
+            "worker-stop-timeout-secs",
+            _PYTHON,
+            Float(minimum=0),
+            30.0,
+            "How long a model's finalize and the end of its process may take before the process is killed.",
+            unit="seconds",
+            is_ours=True,
+        )
+    )
+    worker_restart_delay_secs: float = option(
+        Flag(
+            "worker-restart-delay-secs",
+            _PYTHON,
+            Float(minimum=0.001),
+            0.1,
+            "How long after a worker's death the next one starts; each further death before a good batch doubles it.",
+            unit="seconds",
+            is_ours=True,
+        )
+    )
+    worker_restart_max_delay_secs: float = option(
+        Flag(
+            "worker-restart-max-delay-secs",
+            _PYTHON,
+            Float(minimum=0.001),
+            30.0,
+            "The longest delay before a worker starts again.",
+            unit="seconds",
+            is_ours=True,
+        )
+    )
+    worker_arena_limit_mb: int = option(
+        Flag(
+            "worker-arena-limit-mb",
+            _PYTHON,
+            Int(minimum=1, maximum=1 << 20),
+            4096,
+            "How much shared memory the tensors on their way to one worker may take, and as much those on their way back.",
+            unit="MiB",
             is_ours=True,
         )
     )
