@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -72,6 +72,26 @@ class BackendInstance(Protocol):
 
     def close(self) -> None:
         """Give everything back; nothing runs any more. Called once, on any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class SingleRequest:
+    """One request of a batch, for a model that takes requests one by one: arrays by input name, as `BackendInstance.execute`
+    gets them but with this request's items only. `outputs` are the names that its client wants, `parameters` its custom ones.
+    """
+
+    inputs: Mapping[str, Array]
+    outputs: tuple[str, ...] = ()
+    parameters: Mapping[str, str | int | bool | float] = field(default_factory=dict)
+    id: str = ""
+
+
+@runtime_checkable
+class RequestsInstance(Protocol):
+    """A `BackendInstance` which wants the requests of a batch one by one: this is called in place of `execute`."""
+
+    def execute_requests(self, requests: Sequence[SingleRequest], outputs: Sequence[str]) -> Sequence[Mapping[str, Array]]:
+        """Run one batch; return arrays by output name for each request, in order. All else is as with `execute`."""
 
 
 class Backend(Protocol):

@@ -6,15 +6,17 @@ Owns one loaded copy of a model from the batch's hand-over to the end of each of
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from naiad.backends.base import BackendInstance
+from naiad.backends.base import BackendInstance, RequestsInstance
 from naiad.config.plan import ModelPlan
 from naiad.errors import Code, FailureReason, InferenceServerError
+from naiad.execution.per_request import RequestTensors
 from naiad.execution.placement import Placement, TurnBudget
-from naiad.execution.tensors import Array, BatchTensors
+from naiad.execution.tensors import BatchTensors
 from naiad.execution.threads import Completion, ThreadPool
 from naiad.observability.statistics import ModelStatistics
 from naiad.request.batch import Batch, Instance
@@ -59,6 +61,8 @@ class ThreadInstance:
     def __init__(self, name: str, backend: BackendInstance, context: ExecutionContext) -> None:
         self.name = name
         self._backend = backend
+        self._per_request = backend if isinstance(backend, RequestsInstance) else None
+        self._tensors = RequestTensors(context.tensors) if self._per_request is not None else context.tensors
         self._context = context
         self._plan = context.plan
         self._version = str(context.plan.version)
@@ -138,7 +142,7 @@ class ThreadInstance:
         return [self._execute([request], is_on_thread) for request in batch.requests if not request.is_cancelled]
 
     def _execute(self, requests: list[InferRequest], is_on_thread: bool) -> _Outcome:
-        tensors = self._context.tensors
+        tensors = self._tensors
         started_ns = gathered_ns = inferred_ns = _now_ns()
         answers: list[list[OutputTensor]] = []
         error = None
@@ -147,7 +151,7 @@ class ThreadInstance:
             inputs = tensors.gather(requests)
             gathered_ns = inferred_ns = _now_ns()
             began_cpu_ns = time.thread_time_ns() if is_on_thread else 0
-            arrays: Mapping[str, Array] = self._backend.execute(inputs, _wanted(requests))
+            arrays = self._run_backend(inputs, _wanted(requests))
             cpu_ns = time.thread_time_ns() - began_cpu_ns if is_on_thread else 0
             inferred_ns = _now_ns()
             answers = tensors.split(arrays, requests)
@@ -165,6 +169,11 @@ class ThreadInstance:
             ended_ns - inferred_ns,
             cpu_ns,
         )
+
+    def _run_backend(self, inputs: Any, outputs: Sequence[str]) -> object:
+        if self._per_request is not None:
+            return self._per_request.execute_requests(inputs, outputs)
+        return self._backend.execute(inputs, outputs)
 
     def _end(self, outcome: _Outcome) -> None:
         """Answer the requests of `outcome` and count them; the loop thread only."""
