@@ -1,6 +1,6 @@
-"""A server process from its options to its exit code: start, signals, drain.
+"""A server process from its options to its exit code: start, signals, stop.
 
-Owns the order of start and stop, and what is changed for the whole process (signal handlers, the GIL's switch interval, the
+Owns the order of the start, and what is changed for the whole process (signal handlers, the GIL's switch interval, the
 garbage collector), which happens here and never at import.
 """
 
@@ -14,17 +14,16 @@ import signal
 import sys
 
 from naiad.config.options import ServerOptions
-from naiad.errors import InferenceServerError, invalid_argument, unavailable
+from naiad.errors import InferenceServerError, invalid_argument
 from naiad.frontends.http.listener import address_of
 from naiad.observability.logs import LogSettings
 from naiad.repository.layout import ScanResult, scan
 from naiad.server import assembly, banner, descriptors
 from naiad.server.assembly import ModelsToServe, Sockets
+from naiad.server.lifecycle import Lifecycle
 
 # A thread waits this long for the GIL of a busy loop thread (5 ms by default); see docs/decisions.md for the measurement.
 SWITCH_INTERVAL_SECONDS = 0.001
-
-_CLOSE_SECONDS = 1.0
 
 _log = logging.getLogger("naiad.server")
 
@@ -43,7 +42,7 @@ def run(options: ServerOptions) -> int:
         return 1
     descriptors.raise_limit(options.http_max_connections)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-    loop = _new_loop()
+    loop = new_loop()
     try:
         return loop.run_until_complete(_Process(options, found, sockets, logs, loop).run())
     finally:
@@ -65,33 +64,33 @@ class _Process:
         self._sockets = sockets
         self._loop = loop
         self._server = assembly.assemble(options, ModelsToServe(found), sockets, logs, loop)
+        self._life = Lifecycle(self._server, options)
         self._stop_wanted = asyncio.Event()
         self._interrupts = 0
 
     async def run(self) -> int:
         self._catch_signals()
-        for listener in self._server.listeners:
-            await listener.start()
+        await self._life.listen()
         for service, sock in (("HTTPService", self._sockets.http), ("Metrics Service", self._sockets.metrics)):
             if sock is not None:
                 # Scripts that start Triton wait for these words.
                 _log.info("Started %s at %s", service, address_of(sock))
         print(self._sockets.line(), flush=True)
-        loading = self._loop.create_task(self._server.repository.load_all(self._server.found))
+        loading = self._loop.create_task(self._life.load())
         stopping = self._loop.create_task(self._stop_wanted.wait())
         await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not loading.done():
             loading.cancel()
             await asyncio.wait((loading,))
-            return await self._drain(is_loaded=False)
+            return await self._stop(is_loaded=False)
         loading.result()
         if not self._is_start_good():
             stopping.cancel()
-            await self._close()
+            await self._life.close()
             return 1
         self._announce_ready()
         await stopping
-        return await self._drain(is_loaded=True)
+        return await self._stop(is_loaded=True)
 
     def _is_start_good(self) -> bool:
         failures = self._server.repository.failures()
@@ -122,52 +121,19 @@ class _Process:
             _exit_now(130)
         self._stop_wanted.set()
 
-    async def _drain(self, is_loaded: bool) -> int:
-        """Let go of what runs, in order: readiness, new requests, requests in flight, connections, models.
-
-        When models are still loading, the process ends without them: nothing can stop a thread that loads.
-        """
-        server, timeout_s = self._server, self._options.exit_timeout_secs
-        _log.info("stopping: waiting up to %d s for what is in flight", timeout_s)
-        server.core.mark_not_ready()
-        await asyncio.sleep(self._options.shutdown_delay_secs)
-        server.core.begin_drain()
-        if not await self._is_all_answered(self._loop.time() + timeout_s):
+    async def _stop(self, is_loaded: bool) -> int:
+        """Drain and close. While models are loading, the process ends without them: nothing can stop a thread that loads."""
+        life = self._life
+        if not await life.drain():
             _log.error("Exit timeout expired. Exiting immediately.")
-            error = unavailable("the server is shutting down and its exit timeout has expired")
-            for listener in server.listeners:
-                listener.fail_requests(error)
-            await self._close_listeners()
+            await life.cut()
             _exit_now(1)
         if not is_loaded:
-            await self._close_listeners()
+            await life.close_listeners()
             _exit_now(0)
-        await self._close()
+        await life.close()
         _log.info("stopped")
         return 0
-
-    async def _is_all_answered(self, deadline: float) -> bool:
-        """Wait until nothing is queued, runs or is on its way to a client, but not longer than `deadline` (loop time)."""
-        idle = asyncio.Event()
-        self._server.core.on_idle(idle.set)
-        try:
-            if not idle.is_set():
-                await asyncio.wait_for(idle.wait(), deadline - self._loop.time())
-        except asyncio.TimeoutError:
-            return False
-        for listener in self._server.listeners:
-            if not await listener.wait_answered(deadline):
-                return False
-        return True
-
-    async def _close(self) -> None:
-        await self._close_listeners()
-        await self._server.repository.close()
-        self._server.pool.close()
-
-    async def _close_listeners(self) -> None:
-        for listener in self._server.listeners:
-            await listener.stop(_CLOSE_SECONDS)
 
 
 def _exit_now(code: int) -> None:
@@ -178,7 +144,7 @@ def _exit_now(code: int) -> None:
     os._exit(code)
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
+def new_loop() -> asyncio.AbstractEventLoop:
     """Return a loop of uvloop where there is one; the policy of the process stays as it is."""
     try:
         import uvloop  # noqa: PLC0415 — not available everywhere
