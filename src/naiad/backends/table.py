@@ -1,7 +1,7 @@
 """The table of backends: a name to the class that loads such models, imported when it is first asked for.
 
-Owns the names of the built-in backends and the search among installed packages (entry points in the group `naiad.backends`).
-No engine is imported before `find`.
+Owns the names of the built-in backends, the search among installed packages (entry points in the group `naiad.backends`) and
+the order of the places where a name is looked up. No engine is imported before `find`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
-from naiad.backends.base import Backend
+from naiad.backends.base import Backend, WorkerBackend
+from naiad.backends.python.search import find_by_runtime, find_python_based
 from naiad.errors import InferenceServerError, invalid_argument, unavailable
 
 ENTRY_POINT_GROUP = "naiad.backends"
 
+AnyBackend = type[Backend] | type[WorkerBackend]
+
 _REQUIRED = ("name", "releases_gil", "default_instance_count", "signature", "load", "must_run_in_place")
+_REQUIRED_WHEN_ISOLATED = ("name", "default_instance_count", "program")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class BuiltIn:
 BUILT_IN = {
     "identity": BuiltIn("naiad.backends.identity.backend", "IdentityBackend"),
     "onnxruntime": BuiltIn("naiad.backends.onnx.backend", "OnnxRuntimeBackend", "onnx"),
+    "python": BuiltIn("naiad.backends.python.backend", "PythonBackend"),
 }
 
 
@@ -39,23 +45,34 @@ class BackendTable:
 
     A built-in name always means the built-in backend. `others` are entry points of other packages; by default those installed.
     They are looked at only when a name isn't built in, and only the one asked for is imported: a broken one harms no other.
-    `own` are classes made for one server.
+    `own` are classes made for one server. `backend_directory` has a folder for each Python-based backend: they are the last to
+    be looked at.
     """
 
-    def __init__(self, others: Iterable[EntryPoint] | None = None, own: Mapping[str, type[Backend]] | None = None) -> None:
+    def __init__(
+        self,
+        others: Iterable[EntryPoint] | None = None,
+        own: Mapping[str, AnyBackend] | None = None,
+        backend_directory: Path | None = None,
+    ) -> None:
         self._others = None if others is None else tuple(others)
         self._own = own or {}
+        self._backend_directory = backend_directory
 
     def names(self) -> list[str]:
-        """Return every known name, sorted."""
+        """Return every name that needs no folder, sorted."""
         return sorted({*BUILT_IN, *self._own, *(entry_point.name for entry_point in self._entry_points())})
 
-    def find(self, name: str) -> type[Backend]:
+    def find(self, name: str, runtime: str = "") -> AnyBackend:
         """Return the backend class called `name`, importing its engine; blocking.
 
-        Raises INVALID_ARGUMENT for an unknown or ambiguous name and for a class that is no backend, UNAVAILABLE when its engine
-        isn't installed or can't be imported.
+        `runtime` is the config's: "model.py" makes a Python-based backend of any name. The native library of a backend that
+        is known under its name here stands for that one. Raises INVALID_ARGUMENT for an unknown or ambiguous name and for a
+        class that is no backend, UNAVAILABLE when its engine isn't installed or can't be imported, UNIMPLEMENTED for a native
+        library.
         """
+        if runtime and name != "python" and not (runtime == f"libtriton_{name}.so" and name in self.names()):
+            return find_by_runtime(name, runtime, self._backend_directory)
         if name in self._own:
             return self._own[name]
         built_in = BUILT_IN.get(name)
@@ -63,10 +80,7 @@ class BackendTable:
             return _checked(name, _import_built_in(name, built_in))
         offers = [entry_point for entry_point in self._entry_points() if entry_point.name == name]
         if not offers:
-            raise invalid_argument(
-                f"unable to find backend library for backend '{name}', known backends are: {', '.join(self.names())}; "
-                f"others come from packages with an entry point in the group '{ENTRY_POINT_GROUP}'"
-            )
+            return find_python_based(name, self._backend_directory, self.names())
         if len({offer.value for offer in offers}) > 1:
             packages = ", ".join(sorted(_origin(offer) for offer in offers))
             raise invalid_argument(f"backend '{name}' is offered by more than one package: {packages}; uninstall all but one")
@@ -103,8 +117,9 @@ def _origin(entry_point: EntryPoint) -> str:
     return f"'{entry_point.value}'" if package is None else f"package {package.name} {package.version} ('{entry_point.value}')"
 
 
-def _checked(name: str, found: object) -> type[Backend]:
-    missing = [attribute for attribute in _REQUIRED if not hasattr(found, attribute)]
+def _checked(name: str, found: object) -> AnyBackend:
+    required = _REQUIRED_WHEN_ISOLATED if getattr(found, "is_isolated", False) is True else _REQUIRED
+    missing = [attribute for attribute in required if not hasattr(found, attribute)]
     if not isinstance(found, type) or missing:
         raise _not_a_backend(name, found, missing)
     if found.name != name:  # type: ignore[attr-defined]

@@ -268,6 +268,16 @@ class ServerOptions:
             collect=backend_settings,
         )
     )
+    backend_directory: Path | None = option(  # noqa: RUF009 - a field, made by a factory
+        Flag(
+            "backend-directory",
+            _BACKENDS,
+            LocalPath(),
+            None,
+            'A folder of Python-based backends: models with backend: "x" run the model.py in its folder x.',
+            default_text="none",
+        )
+    )
     in_place: bool = option(
         Flag(
             "in-place",
@@ -298,6 +308,18 @@ class ServerOptions:
             False,
             "Install what a model's requirements.txt lists, once, into an environment of its own. pip runs code of these "
             "packages with the server's rights.",
+            is_ours=True,
+        )
+    )
+    environment_cache_directory: Path | None = option(  # noqa: RUF009 - a field, made by a factory
+        Flag(
+            "environment-cache-directory",
+            _PYTHON,
+            LocalPath(),
+            None,
+            "Where the server keeps the environments that it unpacks or makes for Python models. Whoever can write there can "
+            "run code in the models' processes.",
+            default_text="$XDG_CACHE_HOME/naiad/environments",
             is_ours=True,
         )
     )

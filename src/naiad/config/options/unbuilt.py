@@ -47,7 +47,7 @@ _GPU = "models on GPUs aren't built yet"
 _SHM = "shared memory of clients isn't built yet"
 _SAGEMAKER = "the SageMaker endpoints aren't built yet"
 _VERTEX = "the Vertex AI endpoints aren't built yet"
-_NATIVE = "Naiad has no native libraries to search for: its backends are Python packages"
+_AGENTS = "repository agents aren't built yet"
 
 _REFUSED: Mapping[str, tuple[str, ...]] = {
     _GRPC: (
@@ -86,7 +86,7 @@ _REFUSED: Mapping[str, tuple[str, ...]] = {
         "model-load-gpu-limit",
     ),
     "host policies aren't built yet": ("host-policy",),
-    _NATIVE: ("backend-directory", "repoagent-directory"),
+    _AGENTS: ("repoagent-directory",),
     _SAGEMAKER: ("sagemaker-port", "sagemaker-safe-port-range", "sagemaker-thread-count"),
     _VERTEX: ("vertex-ai-port", "vertex-ai-thread-count", "vertex-ai-default-model"),
 }

@@ -1,0 +1,1 @@
+"""Python models: which file a worker process runs, and on which interpreter."""
