@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from manual_clock import ManualClock
 
 from naiad.clock import Clock
-from naiad.errors import Code, InferenceServerError
+from naiad.errors import Code, InferenceServerError, unavailable
 from naiad.request.batch import Batch, Instance, Scheduler
 
 OPERATIONS = st.lists(
-    st.tuples(st.sampled_from(["enqueue", "turn", "finish", "fail", "cancel"]), st.integers(0, 20)), max_size=60
+    st.tuples(st.sampled_from(["enqueue", "turn", "finish", "fail", "cancel", "remove", "add"]), st.integers(0, 20)),
+    max_size=60,
 )
 
 
@@ -179,6 +180,104 @@ class SchedulerContract:
         clock.settle()
         assert {1} == {probe.end_count for probe in probes}
 
+    def test_an_instance_that_is_removed_while_idle_gets_no_work_until_it_is_added(self) -> None:
+        clock, instance, probe = ManualClock(), FakeInstance(), Probe()
+        scheduler = self.make([instance], clock)
+        scheduler.remove(instance)
+        scheduler.enqueue(probe.request)
+        clock.settle()
+        assert (instance.batches, scheduler.pending_count(), scheduler.running_count()) == ([], 1, 0)
+        scheduler.add(instance)
+        clock.settle()
+        instance.finish()
+        assert (probe.end_count, scheduler.pending_count(), scheduler.running_count()) == (1, 0, 0)
+
+    def test_an_instance_that_is_removed_in_the_turn_of_a_request_gets_no_work(self) -> None:
+        clock, instance = ManualClock(), FakeInstance()
+        scheduler = self.make([instance], clock)
+        scheduler.enqueue(Probe().request)
+        scheduler.remove(instance)
+        clock.settle()
+        assert (instance.batches, scheduler.pending_count()) == ([], 1)
+
+    def test_an_instance_that_is_removed_while_it_runs_counts_until_it_is_done_and_then_rests(self) -> None:
+        clock, instance, probes = ManualClock(), FakeInstance(), [Probe(), Probe()]
+        scheduler = self.make([instance], clock)
+        scheduler.enqueue(probes[0].request)
+        clock.settle()
+        scheduler.remove(instance)
+        scheduler.enqueue(probes[1].request)
+        clock.settle()
+        assert (scheduler.pending_count(), scheduler.running_count()) == (1, 1)
+        instance.finish()
+        clock.settle()
+        assert (len(instance.batches), scheduler.pending_count(), scheduler.running_count()) == (1, 1, 0)
+
+    def test_an_instance_that_is_added_while_it_runs_gets_work_when_it_is_done(self) -> None:
+        clock, instance, probes = ManualClock(), FakeInstance(), [Probe(), Probe()]
+        scheduler = self.make([instance], clock)
+        scheduler.enqueue(probes[0].request)
+        clock.settle()
+        scheduler.remove(instance)
+        scheduler.add(instance)
+        scheduler.enqueue(probes[1].request)
+        clock.settle()
+        assert len(instance.batches) == 1
+        instance.finish()
+        clock.settle()
+        instance.finish()
+        assert [probe.end_count for probe in probes] == [1, 1]
+
+    def test_an_instance_that_is_added_twice_gets_one_batch_at_a_time(self) -> None:
+        clock, instance, probes = ManualClock(), FakeInstance(), [Probe() for _ in range(3)]
+        scheduler = self.make([], clock)
+        for probe in probes:
+            scheduler.enqueue(probe.request)
+        scheduler.add(instance)
+        scheduler.add(instance)
+        _run_all(clock, [instance])
+        assert [probe.end_count for probe in probes] == [1, 1, 1]
+
+    def test_work_goes_on_on_the_other_instances_when_one_is_removed(self) -> None:
+        clock, instances, probes = ManualClock(), [FakeInstance("a"), FakeInstance("b")], [Probe() for _ in range(4)]
+        scheduler = self.make(instances, clock)
+        scheduler.remove(instances[0])
+        for probe in probes:
+            scheduler.enqueue(probe.request)
+        _run_all(clock, instances)
+        assert ([probe.end_count for probe in probes], instances[0].batches) == ([1, 1, 1, 1], [])
+
+    def test_fail_queued_ends_what_is_queued_and_leaves_what_runs(self) -> None:
+        clock, instance, calls = ManualClock(), FakeInstance(), []
+        scheduler, running, queued = self.make([instance], clock), Probe(), [Probe(), Probe()]
+        scheduler.enqueue(running.request)
+        clock.settle()
+        for probe in queued:
+            scheduler.enqueue(probe.request)
+        scheduler.fail_queued(unavailable("no worker"))
+        assert [probe.error and probe.error.message for probe in queued] == ["no worker", "no worker"]
+        assert (running.end_count, scheduler.pending_count(), scheduler.running_count()) == (0, 0, 1)
+        scheduler.on_idle(lambda: calls.append("idle"))
+        instance.finish()
+        clock.settle()
+        assert (running.error, running.end_count, len(instance.batches), calls) == (None, 1, 1, ["idle"])
+
+    def test_fail_queued_makes_a_scheduler_idle_that_nothing_runs_in(self) -> None:
+        clock, calls = ManualClock(), []
+        scheduler = self.make([], clock)
+        scheduler.enqueue(Probe().request)
+        scheduler.on_idle(lambda: calls.append("idle"))
+        scheduler.fail_queued(unavailable("no worker"))
+        assert calls == ["idle"]
+
+    def test_a_request_that_is_failed_out_of_the_queue_may_cancel_another_one_there(self) -> None:
+        scheduler, first, second = self.make([], ManualClock()), Probe(), Probe()
+        scheduler.enqueue(first.request)
+        scheduler.enqueue(second.request)
+        first.on_end = second.request.cancel
+        scheduler.fail_queued(unavailable("no worker"))
+        assert (first.end_count, second.end_count, scheduler.pending_count()) == (1, 1, 0)
+
     def test_each_request_ends_once_and_runs_once_unless_cancelled_before(self) -> None:
         @given(OPERATIONS, st.integers(1, 3))
         def check(operations: list[tuple[str, int]], instance_count: int) -> None:
@@ -187,6 +286,8 @@ class SchedulerContract:
             for operation, which in operations:
                 history.apply(operation, which, scheduler, clock)
                 history.check_counts(scheduler)
+            for instance in instances:
+                scheduler.add(instance)
             _run_all(clock, instances)
             history.check_end(scheduler)
 
@@ -223,6 +324,8 @@ class _History:
             self.cancel(self.probes[which])
         elif operation in ("finish", "fail") and instance.is_busy:
             getattr(instance, operation)()
+        elif operation in ("remove", "add"):
+            getattr(scheduler, operation)(instance)
 
     def cancel(self, probe: Probe) -> None:
         if not probe.end_count and probe.request.on_cancel is not None:

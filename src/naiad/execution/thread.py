@@ -66,11 +66,21 @@ class ThreadInstance:
         self._context = context
         self._plan = context.plan
         self._version = str(context.plan.version)
+        self.on_open_zero: Callable[[], None] = lambda: None
 
     @property
     def run_length(self) -> int:
         """See `Instance.run_length`."""
         return self._context.placement.run_length
+
+    @property
+    def open_count(self) -> int:
+        """See `Instance.open_count`: a batch here ends all of its requests."""
+        return 0
+
+    async def check_ready(self) -> bool:
+        """See `Instance.check_ready`."""
+        return True
 
     def submit_run(self, batches: list[Batch], on_done: Callable[[Instance], None]) -> None:
         """See `Instance.submit_run`."""

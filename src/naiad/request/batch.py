@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from naiad.errors import InferenceServerError
 from naiad.request.request import InferRequest
 
 
@@ -22,7 +23,10 @@ class Batch:
 
 
 class Instance(Protocol):
-    """One loaded copy of a model, as a scheduler sees it. Loop thread only."""
+    """One loaded copy of a model, as a scheduler and its model see it. Loop thread only."""
+
+    on_open_zero: Callable[[], None]
+    """Set by the model: called each time `open_count` falls to 0."""
 
     @property
     def name(self) -> str:
@@ -31,6 +35,13 @@ class Instance(Protocol):
     @property
     def run_length(self) -> int:
         """How many batches it would take at once: more than 1 when they are so short that handing over each costs more."""
+
+    @property
+    def open_count(self) -> int:
+        """How many requests it has not ended although their batch is done: decoupled answers that are still to come."""
+
+    async def check_ready(self) -> bool:
+        """Return whether the copy says that it can answer; one without a say of its own can."""
 
     def submit_run(self, batches: list[Batch], on_done: Callable[[Instance], None]) -> None:
         """Run `batches` one after the other, as `submit` would each; `on_done` is called once, after the last."""
@@ -58,6 +69,17 @@ class Scheduler(Protocol):
 
     def running_count(self) -> int:
         """Return how many requests were handed to instances and have not ended."""
+
+    def add(self, instance: Instance) -> None:
+        """Let `instance` take batches from now on, at once when it is free. It may be new or removed before."""
+
+    def remove(self, instance: Instance) -> None:
+        """Give `instance` no more batches until it is added again. One that runs still calls its `on_done`, without which
+        its requests count as running.
+        """
+
+    def fail_queued(self, error: InferenceServerError) -> None:
+        """End every queued request with `error`; what runs goes on."""
 
     def stop(self) -> None:
         """Refuse new requests from now on; what is queued still runs."""

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from naiad.clock import Clock
+from naiad.errors import InferenceServerError
 from naiad.request.batch import Batch, Instance
 from naiad.request.request import InferRequest
 from naiad.schedulers import refusals
@@ -23,6 +24,7 @@ class DirectScheduler:
         self._queue: OrderedDict[InferRequest, None] = OrderedDict()
         self._running = 0
         self._running_in: dict[Instance, int] = {}
+        self._removed: set[Instance] = set()
         self._is_dispatch_due = False
         self._is_dispatching = False
         self._is_stopped = False
@@ -35,8 +37,7 @@ class DirectScheduler:
         request.on_cancel = self._drop
         self._queue[request] = None
         if self._idle and not self._is_dispatch_due:
-            self._is_dispatch_due = True
-            self._clock.call_soon(self._dispatch)
+            self._dispatch_soon()
 
     def pending_count(self) -> int:
         """See `Scheduler.pending_count`."""
@@ -46,6 +47,29 @@ class DirectScheduler:
         """See `Scheduler.running_count`."""
         return self._running
 
+    def add(self, instance: Instance) -> None:
+        """See `Scheduler.add`."""
+        self._removed.discard(instance)
+        if instance not in self._running_in and instance not in self._idle:
+            self._idle.append(instance)
+            if self._queue and not self._is_dispatch_due:
+                self._dispatch_soon()
+
+    def remove(self, instance: Instance) -> None:
+        """See `Scheduler.remove`."""
+        self._removed.add(instance)
+        if instance in self._idle:
+            self._idle.remove(instance)
+
+    def fail_queued(self, error: InferenceServerError) -> None:
+        """See `Scheduler.fail_queued`."""
+        failed, self._queue = list(self._queue), OrderedDict()
+        for request in failed:
+            request.on_cancel = None  # First all of them: the sink of one may cancel another.
+        for request in failed:
+            request.responder.fail(error)
+        self._check_idle()
+
     def stop(self) -> None:
         """See `Scheduler.stop`."""
         self._is_stopped = True
@@ -54,6 +78,10 @@ class DirectScheduler:
         """See `Scheduler.on_idle`."""
         self._idle_callbacks.append(callback)
         self._check_idle()
+
+    def _dispatch_soon(self) -> None:
+        self._is_dispatch_due = True
+        self._clock.call_soon(self._dispatch)
 
     def _dispatch(self) -> None:
         self._is_dispatch_due = False
@@ -81,7 +109,8 @@ class DirectScheduler:
         return batches
 
     def _on_done(self, instance: Instance) -> None:
-        self._idle.append(instance)
+        if instance not in self._removed:
+            self._idle.append(instance)
         self._running -= self._running_in.pop(instance)
         if not self._is_dispatching and not self._is_dispatch_due:
             self._dispatch()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from naiad.clock import Clock
 from naiad.config.plan import DynamicBatchingPlan
+from naiad.errors import InferenceServerError
 from naiad.request.batch import Batch, Instance
 from naiad.request.request import InferRequest
 from naiad.schedulers.alarm import Alarm
@@ -30,6 +31,7 @@ class DynamicScheduler:
     def __init__(self, instances: Sequence[Instance], clock: Clock, plan: DynamicBatchingPlan) -> None:
         self._idle = list(reversed(instances))
         self._running: dict[Instance, int] = {}
+        self._removed: set[Instance] = set()
         self._clock = clock
         self._rules = BatchRules.of(plan)
         self._queue = PriorityQueue(plan)
@@ -65,6 +67,30 @@ class DynamicScheduler:
     def running_count(self) -> int:
         """See `Scheduler.running_count`. A request counts until the whole batch has ended."""
         return sum(self._running.values())
+
+    def add(self, instance: Instance) -> None:
+        """See `Scheduler.add`."""
+        self._removed.discard(instance)
+        if instance not in self._running and instance not in self._idle:
+            self._idle.append(instance)
+            if self._queue:
+                self._ask()
+
+    def remove(self, instance: Instance) -> None:
+        """See `Scheduler.remove`."""
+        self._removed.add(instance)
+        if instance in self._idle:
+            self._idle.remove(instance)
+
+    def fail_queued(self, error: InferenceServerError) -> None:
+        """See `Scheduler.fail_queued`."""
+        self._wait = None
+        failed = self._queue.take(len(self._queue))
+        for request in failed:
+            request.on_cancel = None  # First all of them: the sink of one may cancel another.
+        for request in failed:
+            request.responder.fail(error)
+        self._check_idle()
 
     def stop(self) -> None:
         """See `Scheduler.stop`."""
@@ -135,7 +161,8 @@ class DynamicScheduler:
 
     def _on_done(self, instance: Instance) -> None:
         del self._running[instance]
-        self._idle.append(instance)
+        if instance not in self._removed:
+            self._idle.append(instance)
         if self._is_dispatching:
             return
         if self._queue:
