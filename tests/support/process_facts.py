@@ -28,3 +28,11 @@ def facts(pid: int) -> ProcessFacts:
         len(process.children(recursive=True)),
         process.memory_info().rss,
     )
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs: neither gone nor a zombie."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,78 @@
+"""Worker processes of scripts, on a running loop; whatever a test does, nothing of them is left."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from event_loops import LOOPS
+from process_facts import facts
+from scripted_worker import scripted_program
+
+from naiad.execution.process.death import Death, WorkerIdentity
+from naiad.execution.process.process import WorkerHooks, WorkerProcess
+from naiad.execution.process.settings import WorkerSettings
+from naiad.worker.frames import Frame
+
+IDENTITY = WorkerIdentity("scripted", "1", "scripted_0_0")
+
+
+class Worker:
+    """A worker that is to be started: what its hooks were told stands in `frames`, `deaths` and `rooms`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.frames: list[Frame] = []
+        self.deaths: list[Death] = []
+        self.rooms = 0
+        self.died = asyncio.Event()
+        self.process: WorkerProcess | None = None
+
+    async def start(self, script: str = "serve()", **settings: Any) -> WorkerProcess:
+        program = scripted_program(self.folder, script)
+        hooks = WorkerHooks(self.on_frame, self.on_death, self.on_room)
+        self.process = await WorkerProcess.start(program, replace(WorkerSettings(), **settings), IDENTITY, hooks)
+        return self.process
+
+    async def death(self) -> Death:
+        await asyncio.wait_for(self.died.wait(), 10)
+        return self.deaths[0]
+
+    def on_frame(self, frame: Frame) -> None:
+        self.frames.append(frame)
+
+    def on_death(self, death: Death) -> None:
+        self.deaths.append(death)
+        self.died.set()
+
+    def on_room(self) -> None:
+        self.rooms += 1
+
+
+Work = Callable[[Worker], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(params=LOOPS)
+def with_worker(request, tmp_path) -> Callable[[Work], None]:
+    """Run `work(worker)` on a loop; afterwards no descriptor, child or thread of this process is left."""
+
+    async def main(work: Work) -> None:
+        worker = Worker(tmp_path)
+        before = facts(os.getpid())
+        try:
+            await work(worker)
+        finally:
+            if worker.process is not None:
+                await worker.process.stop(0)
+        worker.process = None
+        gc.collect()
+        left = facts(os.getpid())
+        assert (left.descriptors, left.children, left.threads) == (before.descriptors, before.children, before.threads)
+
+    return lambda work: LOOPS[request.param](main(work))
