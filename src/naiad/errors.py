@@ -1,7 +1,8 @@
 """The errors that reach a client, in one tree.
 
     Exception
-      └─ InferenceServerError   code + message; every error that a client or operator is meant to read
+      └─ InferenceServerError       code + message; every error that a client or operator is meant to read
+           └─ DecoupledModelError   a call that takes one response met a model that may give any number
 
 Owns the codes and the exception. Doesn't own the HTTP and gRPC statuses: each frontend keeps its own table.
 """
@@ -46,6 +47,16 @@ class InferenceServerError(Exception):
         self.code = code
         self.message = message
         self.reason = reason
+
+
+class DecoupledModelError(InferenceServerError):
+    """UNIMPLEMENTED: the call takes exactly one response, the model may give any number. Who made the call may say it in words
+    of its own.
+    """
+
+    def __init__(self, model_name: str) -> None:
+        message = f"model '{model_name}' is decoupled, it may give any number of responses: this call takes exactly one"
+        super().__init__(Code.UNIMPLEMENTED, message)
 
 
 def invalid_argument(message: str) -> InferenceServerError:

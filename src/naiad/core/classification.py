@@ -5,7 +5,7 @@ Owns the step between a model's response and the frontend; the ranking itself is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from naiad.config.plan import ModelPlan
 from naiad.errors import InferenceServerError
@@ -38,6 +38,10 @@ class ClassifyingSink:
     def fail(self, error: InferenceServerError) -> None:
         """See `ResponseSink.fail`."""
         self._sink.fail(error)
+
+    def when_writable(self, callback: Callable[[], None]) -> bool:
+        """See `ResponseSink.when_writable`."""
+        return self._sink.when_writable(callback)
 
     def _classified(self, output: OutputTensor) -> OutputTensor:
         count = self._class_counts.get(output.name, 0)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from naiad.config.plan import TensorPlan
 from naiad.core.classification import ClassifyingSink
 from naiad.core.validate import CallValidator
-from naiad.errors import InferenceServerError, invalid_argument, unavailable
+from naiad.errors import DecoupledModelError, InferenceServerError, invalid_argument, unavailable
 from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model
 from naiad.request.call import InferCall
@@ -94,6 +94,8 @@ class InferenceServer:
         route = self._routes.get((call.model_name, call.model_version)) or self._find_route(call)
         checked = route.check(call)
         model = route.model
+        if model.plan.is_decoupled and not call.takes_many_responses:
+            raise DecoupledModelError(call.model_name)
         for output in call.outputs:
             if output.classification:
                 sink = ClassifyingSink(sink, model.plan, {output.name: output.classification for output in call.outputs})

@@ -22,6 +22,11 @@ class ResponseSink(Protocol):
     def fail(self, error: InferenceServerError) -> None:
         """Take the error that ends the request."""
 
+    def when_writable(self, callback: Callable[[], None]) -> bool:
+        """Return whether the client keeps up with what was sent. When it doesn't, `callback` is called once, as soon as it does
+        again or is gone.
+        """
+
 
 class Recorder(Protocol):
     """Who counts how requests end. Called on the loop thread, once per request."""
@@ -77,6 +82,11 @@ class Responder:
         self._recorder.record_failure(error.reason, time.monotonic_ns() - self._started_ns)
         sink.fail(error)
         return True
+
+    def when_writable(self, callback: Callable[[], None]) -> bool:
+        """See `ResponseSink.when_writable`; true when the request has ended, as nothing waits for a client then."""
+        sink = self._sink
+        return sink is None or sink.when_writable(callback)
 
     def refuse(self) -> None:
         """End the request without an answer and without counting it: it was refused before it was accepted."""

@@ -6,6 +6,7 @@ Owns the responses that came too early. Doesn't own requests: it stands between 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from naiad.errors import InferenceServerError
 from naiad.request.request import InferRequest
@@ -34,6 +35,12 @@ class ResponseOrder:
         self._open.append(ordered)
         return ordered
 
+    def when_oldest_writable(self, callback: Callable[[], None]) -> bool:
+        """See `ResponseSink.when_writable`, of the oldest open request. No request waits for the turn itself: a model that
+        answers a batch from its end would never come to the beginning.
+        """
+        return self._open[0].sink.when_writable(callback)
+
     def release(self) -> None:
         """Deliver what may go out now. A sink may cause further answers while it takes one: they queue up behind it."""
         if self._is_releasing:
@@ -48,11 +55,11 @@ class ResponseOrder:
 class _OrderedSink:
     """See `ResponseSink`. What one request has said and nobody has heard yet, in front of the sink it goes to."""
 
-    __slots__ = ("_order", "_sink", "held")
+    __slots__ = ("_order", "held", "sink")
 
     def __init__(self, order: ResponseOrder, sink: ResponseSink) -> None:
         self._order = order
-        self._sink = sink
+        self.sink = sink
         self.held: deque[tuple[InferResponse | None, bool] | InferenceServerError] = deque()
 
     def send(self, response: InferResponse | None, is_final: bool) -> None:
@@ -65,12 +72,16 @@ class _OrderedSink:
         self.held.append(error)
         self._order.release()
 
+    def when_writable(self, callback: Callable[[], None]) -> bool:
+        """See `ResponseSink.when_writable`. What waits for its turn waits for the client of the oldest request."""
+        return self._order.when_oldest_writable(callback)
+
     def deliver_next(self) -> bool:
         """Hand on the oldest held answer; return whether it was the request's last."""
         answer = self.held.popleft()
         if isinstance(answer, InferenceServerError):
-            self._sink.fail(answer)
+            self.sink.fail(answer)
             return True
         response, is_final = answer
-        self._sink.send(response, is_final)
+        self.sink.send(response, is_final)
         return is_final

@@ -6,7 +6,7 @@ Owns the order of a response's parts. Subclasses decode, call the service and en
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from naiad.errors import InferenceServerError
@@ -26,6 +26,9 @@ class Transmitter(Protocol):
 
     def end(self, exchange: Exchange) -> None:
         """Go on to the next request: this one's response is complete."""
+
+    def when_writable(self, callback: Callable[[], None]) -> bool:
+        """Return whether the client reads what was written; when not, call `callback` once when it has or is gone."""
 
     def is_closing_wanted(self) -> bool:
         """Whether the server wants connections to end: it is shutting down."""
@@ -51,6 +54,10 @@ class Exchange:
     def cancel(self) -> None:
         """The client is gone: whatever runs for this request may stop."""
         self.has_ended = True
+
+    def probe(self) -> bytes:
+        """Return bytes that may be sent now and that a client skips, b"" when there are none: they find out a lost client."""
+        return b"" if self.is_streaming else reply.CONTINUE
 
     def respond(self, status: int, content_type: bytes, body: Sequence[Buffer], headers: bytes = b"") -> None:
         """Send a whole response."""

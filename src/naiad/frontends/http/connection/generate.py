@@ -5,6 +5,8 @@ Owns both over HTTP; the mapping to tensors is the codec's (`wire.generate`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.frontends.http.connection import reply
 from naiad.frontends.http.connection.body import Buffer
@@ -13,7 +15,7 @@ from naiad.frontends.http.connection.routes import HotKind
 from naiad.frontends.http.status import error_body
 from naiad.request.response import InferResponse
 from naiad.wire.generate import decode_generate, encode_generate
-from naiad.wire.sse import CONTENT_TYPE, event
+from naiad.wire.sse import COMMENT, CONTENT_TYPE, event
 
 _NOT_ONE = (
     "generate expects model to produce exactly 1 response, use generate stream for model that generates various number of "
@@ -44,6 +46,7 @@ class GenerateExchange(HotExchange):
         service = self.context.service
         metadata = service.model_metadata(route.model_name, route.model_version)
         call = decode_generate(body, metadata, route.model_version, self.context.limits)
+        call.takes_many_responses = True
         self.handle = service.infer(call, self)
 
     def send(self, response: InferResponse | None, is_final: bool) -> None:
@@ -75,6 +78,16 @@ class GenerateExchange(HotExchange):
             return
         self.send_chunk(event(error_body(error.message)))
         self.end_stream()
+
+    def when_writable(self, callback: Callable[[], None]) -> bool:
+        """See `ResponseSink.when_writable`: events wait in the connection for a client that reads slowly."""
+        if self.opened.route.kind is not HotKind.GENERATE_STREAM:
+            return True
+        return self.connection.when_writable(callback)
+
+    def probe(self) -> bytes:
+        """See `Exchange.probe`: between two events there may be a comment."""
+        return reply.chunk(COMMENT) if self.is_streaming else super().probe()
 
     def _send_event(self, text: bytes | None, is_final: bool) -> None:
         if not self.is_streaming:

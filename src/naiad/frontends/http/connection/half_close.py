@@ -1,8 +1,9 @@
 """Telling a client that has hung up from one that has only closed its own direction.
 
 Both look the same until something is sent: a closed socket answers a byte with a reset. So a client that closed its
-direction while it waits gets, after a short while, an interim `100 Continue`, which every HTTP/1.1 client must skip (RFC
-9110 §15.2); the kernel then tells which of the two it was. A client that reads on has lost nothing.
+direction while it waits gets, after a short while, bytes that it skips: before its response an interim `100 Continue`, which
+every HTTP/1.1 client must skip (RFC 9110 §15.2); the kernel then tells which of the two it was. A client that reads on has
+lost nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-
-from naiad.frontends.http.connection import reply
 
 PROBE_SECONDS = 0.15
 LOOK_SECONDS = 0.05
@@ -23,13 +22,13 @@ _TCP_CLOSE = 7
 class HalfCloseWatch:
     """Watches one connection from the end of its input to the end of its output."""
 
-    __slots__ = ("_loop", "_may_probe", "_timer", "_transport")
+    __slots__ = ("_loop", "_probe_bytes", "_timer", "_transport")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, may_probe: Callable[[], bool]) -> None:
-        """`may_probe` tells whether the next bytes to be sent are the beginning of a response."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, probe_bytes: Callable[[], bytes]) -> None:
+        """`probe_bytes` gives what the client would skip at this moment, b"" when there is nothing."""
         self._loop = loop
         self._transport = transport
-        self._may_probe = may_probe
+        self._probe_bytes = probe_bytes
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -44,9 +43,9 @@ class HalfCloseWatch:
     def _probe(self) -> None:
         if self._transport.is_closing():
             return
-        # In the middle of a response nothing may be put in: its own bytes are the probe.
-        if self._may_probe():
-            self._transport.write(reply.CONTINUE)
+        # Where nothing may be put into a response, its own bytes are the probe.
+        if probe := self._probe_bytes():
+            self._transport.write(probe)
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _look(self) -> None:

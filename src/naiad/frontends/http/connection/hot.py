@@ -190,6 +190,10 @@ class HotExchange(Exchange):
         """See `ResponseSink.fail`."""
         raise NotImplementedError
 
+    def when_writable(self, callback: Callable[[], None]) -> bool:
+        """See `ResponseSink.when_writable`: a single response is bounded by itself."""
+        return True
+
     def cancel(self) -> None:
         """See `Exchange.cancel`."""
         super().cancel()

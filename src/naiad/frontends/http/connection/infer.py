@@ -5,7 +5,7 @@ Owns one inference over HTTP from its whole body to its response. It is the sink
 
 from __future__ import annotations
 
-from naiad.errors import InferenceServerError, internal
+from naiad.errors import DecoupledModelError, InferenceServerError, internal, unimplemented
 from naiad.frontends.http.connection import reply
 from naiad.frontends.http.connection.body import Buffer
 from naiad.frontends.http.connection.hot import HotExchange
@@ -53,7 +53,13 @@ class InferExchange(HotExchange):
         )
         if opened.forwarded:
             call.parameters = {**call.parameters, **opened.forwarded}
-        self.handle = context.service.infer(call, self)
+        try:
+            self.handle = context.service.infer(call, self)
+        except DecoupledModelError:
+            raise unimplemented(
+                f"HTTP end point doesn't support models with decoupled transaction policy, use generate_stream for model "
+                f"'{route.model_name}'"
+            ) from None
 
     def send(self, response: InferResponse | None, is_final: bool) -> None:
         """See `ResponseSink.send`: HTTP inference has exactly one response, sent when the request has ended."""

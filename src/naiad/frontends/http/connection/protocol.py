@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -57,6 +57,7 @@ class HttpConnection(HttpToolsProtocol):
         self._queue: deque[Exchange | RequestResponseCycle] = deque()
         self._clock = MessageClock(site.loop, site.options, self)
         self._half_close: HalfCloseWatch | None = None
+        self._write_waiters: list[Callable[[], None]] = []
 
     # --- the transport's calls
 
@@ -82,6 +83,12 @@ class HttpConnection(HttpToolsProtocol):
                 item.disconnected = True
                 item.message_event.set()
         super().connection_lost(exc)
+        self._wake_writers()
+
+    def resume_writing(self) -> None:
+        """See `asyncio.BaseProtocol`: the client has read what was waiting for it."""
+        super().resume_writing()
+        self._wake_writers()
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """See `asyncio.Protocol`. A client that only closed its own direction still gets the answers to whole requests."""
@@ -89,7 +96,7 @@ class HttpConnection(HttpToolsProtocol):
             return None
         if self._receiving is not None or self._is_in_head or self._is_discarding:
             return None
-        self._half_close = HalfCloseWatch(self.loop, self.transport, self._is_before_response)
+        self._half_close = HalfCloseWatch(self.loop, self.transport, self._probe_bytes)
         self._half_close.start()
         return True
 
@@ -255,9 +262,21 @@ class HttpConnection(HttpToolsProtocol):
         else:
             self._pump()
 
+    def when_writable(self, callback: Callable[[], None]) -> bool:
+        """See `Transmitter.when_writable`. A client keeps up while less than the transport's high-water mark waits for it."""
+        if not self.flow.write_paused or self.transport.is_closing():
+            return True
+        self._write_waiters.append(callback)
+        return False
+
     def is_closing_wanted(self) -> bool:
         """See `Transmitter.is_closing_wanted`."""
         return self._site.service.is_draining()
+
+    def _wake_writers(self) -> None:
+        waiters, self._write_waiters = self._write_waiters, []
+        for callback in waiters:
+            callback()
 
     # --- order
 
@@ -324,11 +343,11 @@ class HttpConnection(HttpToolsProtocol):
             return self._receiving.body.received
         return self._asgi_chunks
 
-    def _is_before_response(self) -> bool:
+    def _probe_bytes(self) -> bytes:
         active = self._active
         if isinstance(active, Exchange):
-            return not active.is_streaming
-        return active is not None and not active.response_started
+            return active.probe()
+        return b"" if active is None or active.response_started else reply.CONTINUE
 
     def _admit(self, item: Exchange | RequestResponseCycle) -> None:
         """Queue a request for its turn."""
@@ -393,7 +412,7 @@ class HttpConnection(HttpToolsProtocol):
             logger=self.logger,
             access_logger=self.access_logger,
             access_log=False,
-            default_headers=_as_pairs(extra),
+            default_headers=reply.as_pairs(extra),
             message_event=asyncio.Event(),
             expect_100_continue=self.expect_100_continue,
             # A client that waits for 100 and gets an answer instead may send its body or not: the next request can't be told.
@@ -477,9 +496,3 @@ def without_upgrade(method: bytes, target: bytes, headers: Sequence[tuple[bytes,
         if name not in (b"upgrade", b"http2-settings") and (value or name != b"connection"):
             lines.append(b"%b: %b" % (name, value))
     return b"\r\n".join(lines) + b"\r\n\r\n"
-
-
-def _as_pairs(lines: bytes) -> list[tuple[bytes, bytes]]:
-    """Return whole header lines as the pairs that uvicorn wants."""
-    pairs = [line.split(b": ", 1) for line in lines.split(b"\r\n") if line]
-    return [(name.lower(), value) for name, value in pairs]

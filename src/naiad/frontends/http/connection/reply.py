@@ -36,6 +36,12 @@ def no_content(extra: bytes = b"") -> bytes:
     return b"%s%b\r\n" % (_STATUS_LINES[204], extra)
 
 
+def as_pairs(lines: bytes) -> list[tuple[bytes, bytes]]:
+    """Return whole header lines as pairs of a name in lower case and a value."""
+    pairs = [line.split(b": ", 1) for line in lines.split(b"\r\n") if line]
+    return [(name.lower(), value) for name, value in pairs]
+
+
 def chunk(data: bytes) -> bytes:
     """Return `data`, which isn't empty, as one chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
