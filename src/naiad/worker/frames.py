@@ -41,7 +41,8 @@ Worker to server:
 | LOG | | | {"level": "INFO" …, "message": …} |
 
 Whoever allocated a block frees it when the other side releases it. An input block is released by FLAG_RELEASED on the RESULT
-or RETURNED of its EXECUTE when the model kept nothing of it, by RELEASE later otherwise. The header's `value` of RESULT and RETURNED is how long `execute` took, in nanoseconds.
+or RETURNED of its EXECUTE when the model kept nothing of it, by RELEASE later otherwise. The header's `value` of RESULT and
+RETURNED is how long `execute` took, in nanoseconds.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
+
+from naiad.memory.arena import Block
 
 VERSION = 1
 
@@ -114,14 +117,6 @@ class Frame(NamedTuple):
     tail: bytes
 
 
-class Block(NamedTuple):
-    """A place in shared memory: `size` bytes at `offset` of segment `segment`."""
-
-    segment: int
-    offset: int
-    size: int
-
-
 NO_BLOCK = Block(0, 0, 0)
 
 
@@ -143,15 +138,22 @@ def unpack_blocks(tail: bytes) -> Iterator[tuple[int, int]]:
 class FrameReader:
     """Cuts a stream of bytes into frames, however the bytes come."""
 
-    __slots__ = ("_rest",)
+    __slots__ = ("_missing", "_parts")
 
     def __init__(self) -> None:
-        self._rest = b""
+        # The beginning of a frame, joined when it is whole: a long tail comes in thousands of parts.
+        self._parts: list[bytes] = []
+        self._missing = 0
 
     def feed(self, data: bytes) -> list[Frame]:
         """Return the frames that `data` completes. Raises ValueError when the stream can't be one of frames."""
-        if self._rest:
-            data = self._rest + data
+        if self._parts:
+            self._parts.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
+                return []
+            data = b"".join(self._parts)
+            self._parts.clear()
         frames: list[Frame] = []
         position, end = 0, len(data)
         header_size = HEADER.size
@@ -163,8 +165,15 @@ class FrameReader:
                 )
             start = position + header_size
             if end - start < tail_size:
-                break
+                self._keep(data[position:], header_size + tail_size)
+                return frames
             position = start + tail_size
             frames.append(Frame(kind, flags, frame_id, value, segment, offset, size, data[start:position]))
-        self._rest = data[position:]
+        if position < end:
+            self._keep(data[position:], header_size)
         return frames
+
+    def _keep(self, part: bytes, wanted: int) -> None:
+        """Keep the beginning of a frame until there are `wanted` bytes of it."""
+        self._parts.append(part)
+        self._missing = wanted - len(part)

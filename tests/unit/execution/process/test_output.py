@@ -61,6 +61,8 @@ def test_lines_are_the_same_however_the_stream_is_split(lines, data):
 
 def test_a_carriage_return_before_the_end_isnt_part_of_the_line():
     assert LineSplitter().feed(b"a\r\nb\rc\n\r\n") == [b"a", b"b\rc", b""]
+    splitter = LineSplitter()
+    assert splitter.feed(b"a\r") + splitter.feed(b"\nb") + splitter.end() == [b"a", b"b"]
 
 
 def test_a_line_without_an_end_comes_at_the_end():

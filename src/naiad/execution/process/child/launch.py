@@ -15,6 +15,7 @@ from pathlib import Path
 
 import naiad.worker
 from naiad.backends.base import WorkerProgram
+from naiad.memory.arena import ArenaLimits
 
 _MAIN = Path(naiad.worker.__file__).with_name("__main__.py")
 
@@ -30,8 +31,8 @@ class Launched:
     stderr_fd: int
 
 
-def launch(program: WorkerProgram, name: str) -> Launched:
-    """Start a worker; `name` is shown in the list of processes. Takes about a millisecond. Raises OSError.
+def launch(program: WorkerProgram, name: str, arena: ArenaLimits) -> Launched:
+    """Start a worker; `name` is shown in the list of processes, `arena` is for its side. Takes about a millisecond. Raises OSError.
 
     The system ends the worker together with the thread that started it: call this on the loop's thread.
     """
@@ -41,8 +42,9 @@ def launch(program: WorkerProgram, name: str) -> Launched:
         stdout_fd, their_stdout = _pipe(ours, theirs)
         stderr_fd, their_stderr = _pipe(ours, theirs)
         passed = (their_control.fileno(), their_descriptors.fileno())
+        sizes = (arena.first_bytes, arena.growth_bytes, arena.limit_bytes)
         process = subprocess.Popen(
-            [str(program.interpreter), str(_MAIN), *map(str, passed), str(os.getpid()), name],
+            [str(program.interpreter), str(_MAIN), *map(str, (*passed, os.getpid(), *sizes)), name],
             stdin=subprocess.DEVNULL,
             stdout=their_stdout,
             stderr=their_stderr,

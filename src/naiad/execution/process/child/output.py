@@ -30,8 +30,12 @@ class LineSplitter:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the lines that `data` completes."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        lines = [piece for line in lines for piece in _pieces(line.removesuffix(b"\r"))]
+        data = self._rest + data
+        *lines, self._rest = data.split(b"\n")
+        if b"\r" in data:
+            lines = [line.removesuffix(b"\r") for line in lines]
+        if max(map(len, lines), default=0) > MAX_LINE:
+            lines = [piece for line in lines for piece in _pieces(line)]
         while len(self._rest) >= MAX_LINE:
             lines.append(self._rest[:MAX_LINE])
             self._rest = self._rest[MAX_LINE:]

@@ -15,7 +15,8 @@ from typing import Protocol
 from naiad.memory.arena import Block
 from naiad.worker.frames import Frame, FrameReader, Kind, pack
 
-_RECEIVE_BYTES = 1 << 18
+# Frames without a tail take a millisecond to be cut out of so much.
+_RECEIVE_BYTES = 1 << 16
 # So much is read after a worker's death: more than its socket holds, and an end for what its children may go on sending.
 _LAST_BYTES = 1 << 20
 _TURN_NS = 1_000_000
