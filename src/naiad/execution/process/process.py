@@ -111,7 +111,7 @@ class WorkerProcess:
         can use; nothing of it is left then.
         """
         try:
-            launched = launch(program, identity.instance)
+            launched = launch(program, identity.instance, settings.arena)
         except OSError as error:
             reason = error.strerror or str(error)
             raise internal(f"the worker process of {identity} can't be started with {program.interpreter}: {reason}") from error

@@ -11,6 +11,7 @@ from process_facts import facts
 
 from naiad.backends.base import WorkerProgram
 from naiad.execution.process.child.launch import Launched, environment, launch
+from naiad.memory.arena import ArenaLimits
 
 TELL = """
 import json, os, sys
@@ -49,12 +50,12 @@ def test_the_worker_has_its_two_sockets_and_the_three_standard_descriptors(telli
     pair = socket.socketpair()
     for sock in pair:
         sock.set_inheritable(True)
-    launched = launch(program(telling), "m_0_0")
+    launched = launch(program(telling), "m_0_0", ArenaLimits(4096, 8192, 65536))
     launched.process.wait()
     told = json.loads(os.read(launched.stdout_fd, 65536))
-    main, control, descriptors, parent, name = told["argv"]
+    main, control, descriptors, parent, *sizes, name = told["argv"]
     assert Path(main).parts[-3:] == ("naiad", "worker", "__main__.py")
-    assert (parent, name) == (str(os.getpid()), "m_0_0")
+    assert (parent, sizes, name) == (str(os.getpid()), ["4096", "8192", "65536"], "m_0_0")
     assert told["fds"] == sorted([0, 1, 2, int(control), int(descriptors)])
     assert told["session"] == launched.process.pid
     assert (told["stdin"], told["folder"]) == ("/dev/null", str(Path.cwd()))
@@ -69,7 +70,7 @@ def test_the_worker_has_its_two_sockets_and_the_three_standard_descriptors(telli
 def test_an_interpreter_that_cant_be_started_leaves_no_descriptor(tmp_path):
     before = facts(os.getpid()).descriptors
     with pytest.raises(FileNotFoundError):
-        launch(program(tmp_path / "missing"), "m_0_0")
+        launch(program(tmp_path / "missing"), "m_0_0", ArenaLimits())
     assert facts(os.getpid()).descriptors == before
 
 

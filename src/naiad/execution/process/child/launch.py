@@ -32,9 +32,10 @@ class Launched:
 
 
 def launch(program: WorkerProgram, name: str, arena: ArenaLimits) -> Launched:
-    """Start a worker; `name` is shown in the list of processes, `arena` is for its side. Takes about a millisecond. Raises OSError.
+    """Start a worker, which takes a millisecond; `arena` holds for the worker's own one. Raises OSError.
 
-    The system ends the worker together with the thread that started it: call this on the loop's thread.
+    `name` is shown in the list of processes. The system ends the worker together with the thread that started it: call this on
+    the loop's thread.
     """
     with ExitStack() as theirs, ExitStack() as ours:
         control, their_control = _socketpair(ours, theirs)
