@@ -138,6 +138,7 @@ class ManyAnswers:
     def end(self, error: InferenceServerError | None) -> None:
         """See `Receiver.end`."""
         self._put(error)
+        self._let_go()
 
     def when_writable(self, callback: Callable[[], None]) -> bool:
         """See `Receiver.when_writable`."""
@@ -152,9 +153,12 @@ class ManyAnswers:
 
     def _count_taken(self) -> None:
         self._unread -= 1
-        waiting = self._waiting
-        if waiting is not None and self._unread < _MOST_UNREAD:
-            self._waiting = None
+        if self._unread < _MOST_UNREAD:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
             waiting()
 
 
