@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_loops import LOOPS
+from event_loops import LOOPS, run_on_uvloop
 from process_facts import facts
 from scripted_worker import scripted_program
 
@@ -58,12 +58,21 @@ class Worker:
 Work = Callable[[Worker], Coroutine[Any, Any, None]]
 
 
-@pytest.fixture(params=LOOPS)
-def with_worker(request, tmp_path) -> Callable[[Work], None]:
-    """Run `work(worker)` on a loop; afterwards no descriptor, child or thread of this process is left."""
+@pytest.fixture
+def with_worker(tmp_path) -> Callable[[Work], None]:
+    """Run `work(worker)` on uvloop; afterwards no descriptor, child or thread of this process is left."""
+    return runner(run_on_uvloop, tmp_path)
 
+
+@pytest.fixture(params=LOOPS)
+def with_worker_on_each_loop(request, tmp_path) -> Callable[[Work], None]:
+    """As `with_worker`, on uvloop and on asyncio's own loop."""
+    return runner(LOOPS[request.param], tmp_path)
+
+
+def runner(run: Callable[[Coroutine[Any, Any, Any]], Any], folder: Path) -> Callable[[Work], None]:
     async def main(work: Work) -> None:
-        worker = Worker(tmp_path)
+        worker = Worker(folder)
         before = facts(os.getpid())
         try:
             await work(worker)
@@ -75,4 +84,4 @@ def with_worker(request, tmp_path) -> Callable[[Work], None]:
         left = facts(os.getpid())
         assert (left.descriptors, left.children, left.threads) == (before.descriptors, before.children, before.threads)
 
-    return lambda work: LOOPS[request.param](main(work))
+    return lambda work: run(main(work))

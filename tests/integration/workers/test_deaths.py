@@ -59,7 +59,7 @@ def test_a_death_says_its_reason_to_who_waits_and_to_who_owns_the_worker(with_wo
     with_worker(work)
 
 
-def test_what_it_sent_before_its_death_is_taken_first(with_worker):
+def test_what_it_sent_before_its_death_is_taken_first(with_worker_on_each_loop):
     async def work(worker):
         send = "for number in range(1000): say(Kind.RESPONSE, number, [number])\nos._exit(1)"
         process = await worker.start(AT + send)
@@ -72,7 +72,7 @@ def test_what_it_sent_before_its_death_is_taken_first(with_worker):
         assert seen == [1000]
         assert [frame.id for frame in worker.frames] == list(range(1000))
 
-    with_worker(work)
+    with_worker_on_each_loop(work)
 
 
 def test_an_answer_that_was_sent_before_the_death_is_an_answer(with_worker):
@@ -100,7 +100,7 @@ def test_the_server_may_kill_it_for_a_reason(with_worker):
 
 
 @pytest.mark.parametrize("how", ["", "os.setsid()"], ids=["in its session", "in another session"])
-def test_a_grandchild_that_holds_sockets_and_pipes_hides_no_death(with_worker, how):
+def test_a_grandchild_that_holds_sockets_and_pipes_hides_no_death(with_worker_on_each_loop, how):
     async def work(worker):
         script = f"""
 hello()
@@ -123,7 +123,7 @@ time.sleep(60)
             os.kill(grandchild, signal.SIGKILL)
         await until(lambda: not is_alive(grandchild))
 
-    with_worker(work)
+    with_worker_on_each_loop(work)
 
 
 def test_a_stop_ends_what_the_worker_has_forked(with_worker):
@@ -187,7 +187,7 @@ def test_a_worker_that_closes_its_socket_and_lives_on_is_killed(with_worker):
     with_worker(work)
 
 
-def test_a_worker_that_stops_reading_holds_nothing_up(with_worker):
+def test_a_worker_that_stops_reading_holds_nothing_up(with_worker_on_each_loop):
     async def work(worker):
         process = await worker.start("hello(); time.sleep(60)")
         for number in range(100):
@@ -197,10 +197,10 @@ def test_a_worker_that_stops_reading_holds_nothing_up(with_worker):
         await worker.death()
         assert process.queued_bytes == 0
 
-    with_worker(work)
+    with_worker_on_each_loop(work)
 
 
-def test_blocks_go_both_ways_and_come_back(with_worker):
+def test_blocks_go_both_ways_and_come_back(with_worker_on_each_loop):
     async def work(worker):
         script = """
 from naiad.memory.arena import Arena, ArenaLimits
@@ -238,7 +238,7 @@ while True:
             del got
         assert worker.rooms == 3
 
-    with_worker(work)
+    with_worker_on_each_loop(work)
 
 
 def test_views_of_a_dead_workers_memory_stay_readable(with_worker):
@@ -285,7 +285,7 @@ def test_the_arena_is_still_there_when_the_death_is_told(with_worker):
     with_worker(work)
 
 
-def test_without_descriptors_of_processes_a_thread_sees_the_death(with_worker, monkeypatch):
+def test_without_descriptors_of_processes_a_thread_sees_the_death(with_worker_on_each_loop, monkeypatch):
     async def work(worker):
         monkeypatch.setattr(exit_watch.os, "pidfd_open", missing)
         process = await worker.start()
@@ -299,7 +299,7 @@ def test_without_descriptors_of_processes_a_thread_sees_the_death(with_worker, m
         raise OSError
 
     threads = psutil.Process().num_threads()
-    with_worker(work)
+    with_worker_on_each_loop(work)
 
 
 def test_the_last_words_of_a_dead_worker_are_logged(with_worker, caplog):

@@ -14,7 +14,7 @@ from naiad.execution.process.settings import WorkerSettings
 from naiad.worker.frames import VERSION, Kind
 
 
-def test_a_worker_answers_questions_and_ends_when_asked(with_worker):
+def test_a_worker_answers_questions_and_ends_when_asked(with_worker_on_each_loop):
     async def work(worker):
         process = await worker.start()
         assert await process.ask(Kind.LOAD, {"name": "m", "ü": [1, None]}) == {"name": "m", "ü": [1, None]}
@@ -26,10 +26,10 @@ def test_a_worker_answers_questions_and_ends_when_asked(with_worker):
         assert (worker.deaths, process.resident_bytes()) == ([], None)
         await process.stop(10)
 
-    with_worker(work)
+    with_worker_on_each_loop(work)
 
 
-def test_many_starts_and_stops_leave_nothing(with_worker):
+def test_many_starts_and_stops_leave_nothing(with_worker_on_each_loop):
     async def work(worker):
         for number in range(8):
             process = await worker.start()
@@ -39,7 +39,7 @@ def test_many_starts_and_stops_leave_nothing(with_worker):
                 process.kill("hang", "enough")
             await process.stop(10)
 
-    with_worker(work)
+    with_worker_on_each_loop(work)
 
 
 @pytest.mark.soak
@@ -61,13 +61,13 @@ async def refusal(start) -> str:
     return caught.value.message
 
 
-def test_a_worker_that_says_nothing_is_given_up(with_worker):
+def test_a_worker_that_says_nothing_is_given_up(with_worker_on_each_loop):
     async def work(worker):
         text = await refusal(worker.start("print('busy', file=sys.stderr, flush=True); time.sleep(60)", start_timeout_s=0.5))
         assert "was killed: it said nothing within 0.5 seconds of its start" in text
         assert worker.deaths == []
 
-    with_worker(work)
+    with_worker_on_each_loop(work)
 
 
 def test_a_worker_that_ends_at_once_tells_why_on_stderr(with_worker):
@@ -109,7 +109,7 @@ def test_an_interpreter_that_cant_be_run_is_named(tmp_path, mode, reason):
     assert text == f"the worker process of model 'm' (m_0_0) can't be started with {path}: {reason}"
 
 
-def test_a_start_that_is_given_up_leaves_nothing(with_worker):
+def test_a_start_that_is_given_up_leaves_nothing(with_worker_on_each_loop):
     async def work(worker):
         start = asyncio.ensure_future(worker.start("print('here', flush=True); time.sleep(60)"))
         await asyncio.sleep(0.05)
@@ -117,7 +117,7 @@ def test_a_start_that_is_given_up_leaves_nothing(with_worker):
         with pytest.raises(asyncio.CancelledError):
             await start
 
-    with_worker(work)
+    with_worker_on_each_loop(work)
 
 
 def test_what_the_model_raises_reaches_who_asked_and_the_traceback_the_log(with_worker, caplog):
@@ -154,14 +154,14 @@ def test_an_answer_that_comes_too_late_is_ignored(with_worker):
     with_worker(work)
 
 
-def test_a_finalize_that_takes_too_long_ends_with_the_process(with_worker, caplog):
+def test_a_finalize_that_takes_too_long_ends_with_the_process(with_worker_on_each_loop, caplog):
     async def work(worker):
         process = await worker.start("serve(finalize=lambda f: time.sleep(60))")
         await process.stop(0.3)
         assert (process.death.reason, worker.deaths) == ("stopped", [])
         assert "model 'scripted' (scripted_0_0) hasn't ended within 0.3 seconds: its process is killed" in caplog.text
 
-    with_worker(work)
+    with_worker_on_each_loop(work)
 
 
 def test_a_finalize_that_raises_is_told_and_the_process_ends(with_worker, caplog):
@@ -223,7 +223,7 @@ def test_lines_of_the_models_logger_keep_their_level(with_worker, caplog):
     assert levels() == [logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR]
 
 
-def test_a_flood_of_output_is_cut_and_counted(with_worker, caplog):
+def test_a_flood_of_output_is_cut_and_counted(with_worker_on_each_loop, caplog):
     size, count = 100, 100_000
 
     async def work(worker):
@@ -233,7 +233,7 @@ def test_a_flood_of_output_is_cut_and_counted(with_worker, caplog):
         await process.stop(10)
 
     with caplog.at_level(logging.INFO, "naiad.model"):
-        with_worker(work)
+        with_worker_on_each_loop(work)
     lines = [record.getMessage() for record in caplog.records if record.name == "naiad.model"]
     printed = sum(line.endswith("xxx") for line in lines)
     left_out = sum(int(line.split("] ")[1].split()[0]) for line in lines if "more lines" in line)
