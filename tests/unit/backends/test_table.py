@@ -9,8 +9,10 @@ from importlib.metadata import EntryPoint
 import pytest
 import toy_backend_package
 
+from naiad.backends.base import ModelFiles, WorkerProgram
 from naiad.backends.identity.backend import IdentityBackend
 from naiad.backends.onnx.backend import OnnxRuntimeBackend
+from naiad.backends.python.backend import PythonBackend
 from naiad.backends.table import ENTRY_POINT_GROUP, BackendTable
 from naiad.errors import Code, InferenceServerError
 
@@ -21,12 +23,14 @@ def _entry_point(name: str, value: str) -> EntryPoint:
 
 def test_built_in_backends_are_found_by_their_own_names():
     table = BackendTable([])
-    assert [IdentityBackend, OnnxRuntimeBackend] == [table.find("identity"), table.find("onnxruntime")]
+    names = ("identity", "onnxruntime", "python")
+    assert [IdentityBackend, OnnxRuntimeBackend, PythonBackend] == [table.find(name) for name in names]
 
 
 def test_no_engine_is_imported_before_its_backend_is_asked_for():
     script = (
-        "import sys; from naiad.backends.table import BackendTable; table = BackendTable(); table.names();"
+        "import sys; from naiad.backends.python.backend import PythonBackend
+from naiad.backends.table import BackendTable; table = BackendTable(); table.names();"
         "table.find('identity'); assert 'onnxruntime' not in sys.modules;"
         "table.find('onnxruntime'); assert 'onnxruntime' in sys.modules"
     )
@@ -91,6 +95,31 @@ def test_two_packages_with_one_name_are_refused():
 def test_what_is_no_backend_is_refused(value: str, reason: str):
     with pytest.raises(InferenceServerError, match=reason):
         BackendTable([_entry_point("odd", value)]).find("odd")
+
+
+def test_a_backend_in_worker_processes_needs_no_more_than_its_program():
+    assert _Isolated is BackendTable([_entry_point("isolated", _path_of(_Isolated))]).find("isolated")
+
+
+def test_a_backend_in_worker_processes_that_lacks_its_program_is_refused():
+    with pytest.raises(InferenceServerError, match="lacks program"):
+        BackendTable([_entry_point("empty", _path_of(_WithoutProgram))]).find("empty")
+
+
+class _Isolated:
+    name = "isolated"
+    is_isolated = True
+    default_instance_count = 1
+
+    @classmethod
+    def program(cls, files: ModelFiles) -> WorkerProgram:
+        raise NotImplementedError
+
+
+class _WithoutProgram:
+    name = "empty"
+    is_isolated = True
+    default_instance_count = 1
 
 
 class _Fine(IdentityBackend):

@@ -5,10 +5,13 @@ Owns which members of an archive are accepted: nothing that it holds is written,
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import logging
+import lzma
 import os
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,6 +23,7 @@ from naiad.backends.python.settings import EnvironmentSettings
 from naiad.errors import invalid_argument
 
 _CHUNK_BYTES = 1 << 20
+_BROKEN = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 
 _log = logging.getLogger("naiad.backends.python")
 
@@ -56,12 +60,19 @@ def _extract(path: Path, folder: Path) -> None:
     try:
         with tarfile.open(path) as tar:
             tar.extractall(folder, members=_accepted(path, tar), **options)  # noqa: S202 — see `_accepted`
-    except (tarfile.TarError, EOFError) as error:
+            _read_to_end(tar)
+    except _BROKEN as error:
         raise invalid_argument(
             f"the environment '{path}' is no archive that can be unpacked ({type(error).__name__}: {error}); "
             "it must be a tar.gz made by conda-pack, a folder or a venv"
         ) from error
     _check_links(path, folder)
+
+
+def _read_to_end(tar: tarfile.TarFile) -> None:
+    """Read what follows the last member: the checksum is at the end, and a damaged header reads like the end."""
+    while tar.fileobj is not None and tar.fileobj.read(_CHUNK_BYTES):
+        pass
 
 
 def _accepted(path: Path, tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
@@ -76,7 +87,14 @@ def _accepted(path: Path, tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
             raise invalid_argument(f"the environment '{path}' isn't accepted: its member '{member.name}' {reason}")
         if member.issym():
             links.add(name)
-        yield member
+        yield _owned(member)
+
+
+def _owned(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return the member as it is to be written: ours to read, replace and remove, nobody else's to change."""
+    member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+    member.mode = (member.mode | (0o700 if member.isdir() else 0o600)) & 0o755
+    return member
 
 
 def _reason_against(member: tarfile.TarInfo, name: PurePosixPath) -> str:

@@ -64,7 +64,8 @@ def check_interpreter(path: Path, variables: Mapping[str, str]) -> Interpreter:
     can't run on it, UNAVAILABLE when it can't be asked.
     """
     try:
-        modified_ns = path.stat().st_mtime_ns
+        # That of the link too: a venv that was made anew has the same interpreter behind it.
+        modified_ns = (path.lstat().st_mtime_ns, path.stat().st_mtime_ns)
     except OSError as error:
         raise invalid_argument(f"the interpreter '{path}' can't be read: {error.strerror}") from error
     return _ask(path, modified_ns, tuple(sorted(variables.items())))
@@ -76,7 +77,7 @@ def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _ask(path: Path, _modified_ns: int, variables: tuple[tuple[str, str], ...]) -> Interpreter:
+def _ask(path: Path, _modified_ns: tuple[int, int], variables: tuple[tuple[str, str], ...]) -> Interpreter:
     facts = _facts(path, _run(path, dict(variables)))
     version = ".".join(map(str, facts["version"]))
     if tuple(facts["version"][:2]) < OLDEST_VERSION:
