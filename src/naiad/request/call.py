@@ -76,7 +76,7 @@ class InferCall:
     binary_output: bool = False
     raw_buffer: Buffer | None = None
     """The whole body of a raw binary request: the single input's bytes, whose name, datatype and shape the model tells."""
-    takes_many_responses: bool = False
-    """Whether the caller takes any number of responses; otherwise models that may give another number than one refuse it."""
     template: CallTemplate | None = None
     """Set by a codec that has read the same call before; None says nothing."""
+    takes_many_responses: bool = False
+    """Whether the caller takes any number of responses; otherwise models that may give another number than one refuse it."""
