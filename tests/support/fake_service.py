@@ -37,7 +37,7 @@ class FakeService:
     def is_draining(self) -> bool:
         return self.draining
 
-    def is_model_ready(self, name: str, version: str) -> bool:
+    async def is_model_ready(self, name: str, version: str) -> bool:
         self._find(name, version)
         return self.model_ready
 

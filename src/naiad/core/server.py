@@ -136,10 +136,10 @@ class InferenceServer:
         """See `InferenceService.is_draining`."""
         return self._is_draining
 
-    def is_model_ready(self, name: str, version: str) -> bool:
+    async def is_model_ready(self, name: str, version: str) -> bool:
         """See `InferenceService.is_model_ready`."""
-        self._repository.find(name, version)
-        return not self._is_draining
+        model = self._repository.find(name, version)
+        return not self._is_draining and await model.check_ready()
 
     def server_metadata(self) -> ServerMetadata:
         """See `InferenceService.server_metadata`."""
@@ -147,7 +147,7 @@ class InferenceServer:
 
     def model_metadata(self, name: str, version: str) -> ModelMetadata:
         """See `InferenceService.model_metadata`."""
-        plan = self._repository.find(name, version).plan
+        plan = self._repository.look_up(name, version).plan
         return ModelMetadata(
             name=plan.name,
             versions=(str(plan.version),) if version else self._repository.ready_versions(name),
@@ -160,7 +160,7 @@ class InferenceServer:
 
     def model_config(self, name: str, version: str) -> Mapping[str, Any]:
         """See `InferenceService.model_config`."""
-        return self._repository.find(name, version).plan.config
+        return self._repository.look_up(name, version).plan.config
 
     def statistics(self, name: str, version: str) -> list[dict[str, Any]]:
         """See `InferenceService.statistics`."""
@@ -206,9 +206,9 @@ class InferenceServer:
         self._is_draining = True
 
     def on_idle(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when no model has anything queued or running."""
-        schedulers = [model.scheduler for model in self._repository.models()]
-        left = len(schedulers)
+        """Call `callback` once when no model has a request that is queued, runs or is still to be answered."""
+        models = list(self._repository.models())
+        left = len(models)
 
         def one_is_idle() -> None:
             nonlocal left
@@ -216,9 +216,9 @@ class InferenceServer:
             if not left:
                 callback()
 
-        for scheduler in schedulers:
-            scheduler.on_idle(one_is_idle)
-        if not schedulers:
+        for model in models:
+            model.on_idle(one_is_idle)
+        if not models:
             callback()
 
     def _find_route(self, call: InferCall) -> _Route:

@@ -36,6 +36,16 @@ class _Version:
     reason: str = ""
     model: Model | None = None
 
+    @property
+    def can_serve(self) -> bool:
+        """Whether an inference would be taken."""
+        return self.state is State.READY and self.model is not None and not self.model.unready_reason
+
+    @property
+    def why(self) -> str:
+        """The reason of the state, or why a loaded model can't serve for a time."""
+        return self.model.unready_reason if self.model is not None else self.reason
+
 
 @dataclass(slots=True)
 class _Entry:
@@ -84,9 +94,9 @@ class RepositoryManager:
         return failed
 
     def is_ready(self) -> bool:
-        """Return whether every version of every known model is READY."""
+        """Return whether every version of every known model is READY and can serve."""
         return all(
-            entry.state is State.READY and all(version.state is State.READY for version in entry.versions.values())
+            entry.state is State.READY and all(version.can_serve for version in entry.versions.values())
             for entry in self._entries.values()
         )
 
@@ -98,9 +108,19 @@ class RepositoryManager:
                     yield version.model
 
     def find(self, name: str, version: str) -> Model:
-        """Return the ready model version; "" is the greatest ready one.
+        """Return the model version for an inference; "" is the greatest ready one.
 
-        Raises NOT_FOUND for what isn't known and UNAVAILABLE for what is known but not ready (yet).
+        Raises like `look_up`, and UNAVAILABLE for one that can't serve for a time.
+        """
+        model = self.look_up(name, version)
+        if model.unready_reason:
+            raise unavailable(f"model '{name}' version {model.plan.version} is not ready: {model.unready_reason}")
+        return model
+
+    def look_up(self, name: str, version: str) -> Model:
+        """Return the loaded model version, also when it can't serve for a time; "" is the greatest that is loaded.
+
+        Raises NOT_FOUND for what isn't known and UNAVAILABLE for what is known but not loaded (yet).
         """
         entry = self._entries.get(name)
         if entry is None:
@@ -124,13 +144,16 @@ class RepositoryManager:
         )
 
     def index(self, is_ready_only: bool) -> list[IndexEntry]:
-        """Return a line for each known version; of a model whose versions aren't known, one line without a version."""
+        """Return a line for each known version; of a model whose versions aren't known, one line without a version.
+
+        A version that can't serve for a time stays READY, since it is loaded, and has the reason.
+        """
         lines = []
         for name, entry in sorted(self._entries.items()):
             if not entry.versions:
                 lines.append(IndexEntry(name, "", entry.state.value, entry.reason))
             lines += [
-                IndexEntry(name, str(number), version.state.value, version.reason)
+                IndexEntry(name, str(number), version.state.value, version.why)
                 for number, version in sorted(entry.versions.items())
             ]
         return [line for line in lines if line.state == State.READY.value or not is_ready_only]
@@ -176,6 +199,7 @@ class RepositoryManager:
             _log.error("failed to load '%s' version %d: %s", name, number, version.reason)
             return
         version.state = State.READY
+        version.model.on_readiness = self.on_change
         self.on_change()
         self.on_ready(version.model)
         _log.info("successfully loaded '%s'", name)

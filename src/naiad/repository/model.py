@@ -6,8 +6,9 @@ Owns what belongs to one version from ready to closed. Schedulers and backends d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from naiad.backends.base import Backend, BackendInstance
 from naiad.clock import Clock
@@ -46,15 +47,31 @@ class LoadedVersion:
 
 
 class Model:
-    """One model version that is ready to serve. Loop thread only, but for `close`."""
+    """One model version that is loaded. Loop thread only, but for `close`.
 
-    __slots__ = ("_instances", "load_seconds", "placement", "plan", "scheduler", "statistics")
+    `unready_reason` is why it can't serve for a time, "" when it can. `on_readiness` is called when that changes.
+    """
+
+    __slots__ = (
+        "_idle_callbacks",
+        "_instances",
+        "load_seconds",
+        "on_readiness",
+        "placement",
+        "plan",
+        "scheduler",
+        "statistics",
+        "unready_reason",
+    )
 
     def __init__(self, loaded: LoadedVersion, runtime: Runtime) -> None:
         plan = loaded.plan
         self.plan = plan
         self.load_seconds = loaded.load_seconds
         self.statistics = ModelStatistics()
+        self.unready_reason = ""
+        self.on_readiness: Callable[[], None] = lambda: None
+        self._idle_callbacks: list[Callable[[], None]] = []
         self.placement = Placement(_placement_mode(plan, loaded.backend, runtime))
         context = ExecutionContext(
             plan,
@@ -73,13 +90,51 @@ class Model:
             if plan.dynamic_batching is not None
             else DirectScheduler(active, runtime.clock)
         )
+        for instance in self._instances:
+            instance.on_open_zero = self._on_open_zero
 
     async def drain(self) -> None:
         """Take no more requests and wait until those that are queued or running have ended."""
         self.scheduler.stop()
         idle = asyncio.Event()
-        self.scheduler.on_idle(idle.set)
+        self.on_idle(idle.set)
         await idle.wait()
+
+    def set_unready(self, reason: str) -> None:
+        """Say why the model can't serve from now on, or with "" that it can again."""
+        if reason != self.unready_reason:
+            self.unready_reason = reason
+            self.on_readiness()
+
+    async def check_ready(self) -> bool:
+        """Return whether the model serves and each of its instances says that it can."""
+        if self.unready_reason:
+            return False
+        return all(await asyncio.gather(*(instance.check_ready() for instance in self._instances)))
+
+    def running_count(self) -> int:
+        """Return how many requests run and have not ended, those included whose batch is done."""
+        return self.scheduler.running_count() + self._open_count()
+
+    def on_idle(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when no request is queued, runs or is still to be answered: at once when that is so already."""
+        self.scheduler.on_idle(partial(self._wait_for_open, callback))
+
+    def _wait_for_open(self, callback: Callable[[], None]) -> None:
+        if self._open_count():
+            self._idle_callbacks.append(callback)
+        else:
+            callback()
+
+    def _on_open_zero(self) -> None:
+        if self._open_count():
+            return
+        callbacks, self._idle_callbacks = self._idle_callbacks, []
+        for callback in callbacks:
+            self.on_idle(callback)
+
+    def _open_count(self) -> int:
+        return sum([instance.open_count for instance in self._instances])
 
     def close(self) -> None:
         """Give the loaded copies back; blocking, after `drain`."""

@@ -80,8 +80,11 @@ class InferenceService(Protocol):
     def is_draining(self) -> bool:
         """Return whether the server is shutting down: connections should be closed after their response."""
 
-    def is_model_ready(self, name: str, version: str) -> bool:
-        """Return whether that model version (latest for "") answers. Raises NOT_FOUND or UNAVAILABLE as the protocol says."""
+    async def is_model_ready(self, name: str, version: str) -> bool:
+        """Return whether that model version (latest for "") answers; a model may be asked itself.
+
+        Raises NOT_FOUND or UNAVAILABLE as the protocol says.
+        """
 
     def server_metadata(self) -> ServerMetadata:
         """Return the server's name, version and extensions."""

@@ -43,7 +43,7 @@ def own_families(repository: RepositoryManager, pool: ThreadPool) -> Iterator[Fa
         "naiad_running_requests",
         Kind.GAUGE,
         "Requests that run and have not ended",
-        lambda model: model.scheduler.running_count(),
+        Model.running_count,
     )
     yield lambda: Family(
         "naiad_thread_pool_queued_batches",

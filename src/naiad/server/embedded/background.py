@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -37,6 +37,7 @@ class BackgroundServer:
         self._lock = threading.Lock()
         self._is_open = False
         self._in_flight: set[InFlight] = set()
+        self._questions: set[asyncio.Task[None]] = set()
         self._stop_wanted = asyncio.Event()
         self._started: Future[assembly.Server] = Future()
         self._core: InferenceServer | None = None
@@ -97,6 +98,27 @@ class BackgroundServer:
                 future.set_exception(error)
 
         self.post(answer)
+        return future.result()
+
+    def ask_and_wait(self, question: Callable[[InferenceServer], Awaitable[T]]) -> T:
+        """As `ask`, for a question that takes its time."""
+        future: Future[T] = Future()
+
+        async def answer() -> None:
+            assert self._core is not None
+            try:
+                future.set_result(await question(self._core))
+            except asyncio.CancelledError:
+                future.set_exception(unavailable(_NOT_RUNNING))
+            except Exception as error:
+                future.set_exception(error)
+
+        def begin() -> None:
+            task = self._loop.create_task(answer())
+            self._questions.add(task)
+            task.add_done_callback(self._questions.discard)
+
+        self.post(begin)
         return future.result()
 
     def post(self, callback: Callable[[], None]) -> None:
@@ -162,6 +184,9 @@ class BackgroundServer:
         with self._lock:
             self._is_open = False
         # What was posted before runs first, and is refused by the server that drains.
+        await asyncio.sleep(0)
+        for task in self._questions:
+            task.cancel()
         await asyncio.sleep(0)
         for in_flight in list(self._in_flight):
             in_flight.give_up(unavailable("the server is shutting down and its exit timeout has expired"))

@@ -115,7 +115,7 @@ class ModelHandle:
     def is_ready(self) -> bool:
         """Return whether the model answers. A model that isn't known isn't ready."""
         try:
-            return self._server.ask(lambda core: core.is_model_ready(self._name, self._version))
+            return self._server.ask_and_wait(lambda core: core.is_model_ready(self._name, self._version))
         except InferenceServerError:
             return False
 
@@ -149,7 +149,7 @@ class ModelHandle:
         parameters: Mapping[str, Parameter] | None,
         takes_many: bool = False,
     ) -> InferCall:
-        call = InferCall(self._name, self._version)
+        call = InferCall(self._name, self._version, takes_many_responses=takes_many)
         for name, value in inputs.items():
             datatype, array = arrays.to_server(value, f"input '{name}' for model '{self._name}'")
             call.inputs.append(CallInput(name, datatype.name, list(array.shape), array=array.reshape(-1)))

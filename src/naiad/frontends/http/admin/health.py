@@ -30,7 +30,7 @@ async def ready(question: Question) -> Response:
 
 async def model_ready(question: Question) -> Response:
     """200 when the model version answers; a look-up that fails has an error of its own."""
-    if question.service.is_model_ready(question.model, question.version):
+    if await question.service.is_model_ready(question.model, question.version):
         return empty_answer()
     if question.service.is_draining():
         raise unavailable("Server not ready")
