@@ -67,6 +67,15 @@ def test_an_old_one_is_refused_with_its_version(tmp_path: Path):
     assert caught.value.code is Code.INVALID_ARGUMENT
 
 
+@pytest.mark.parametrize("version", ["2.7", "3.6", "3.7", "3.8", "3.9"])
+def test_a_real_old_one_is_asked_and_refused(version: str):
+    folders = sorted(environments.PYENV_VERSIONS.glob(f"{version}.*"))
+    if not folders:
+        pytest.skip(f"no Python {version} under {environments.PYENV_VERSIONS}")
+    with pytest.raises(InferenceServerError, match=f"is Python {folders[0].name}; Python models need 3.10 or newer"):
+        check_interpreter(folders[0] / "bin" / "python", {})
+
+
 def test_one_without_numpy_is_refused_with_how_to_install_it(tmp_path: Path):
     venv = environments.make_venv(tmp_path / "venv", has_numpy=False)
     path = venv / "bin" / "python"
