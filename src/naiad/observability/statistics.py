@@ -11,6 +11,9 @@ from typing import Any
 
 from naiad.errors import FailureReason
 
+MAX_RESPONSE_INDEX = 1000
+"""Responses of one request from this index on have no statistics of their own: a stream without end must not take memory."""
+
 _now_ns = time.time_ns
 
 
@@ -34,12 +37,48 @@ class ExecutionTotals:
         }
 
 
+class ResponseTotals:
+    """What became of the responses with one index, counts and nanoseconds: see `ModelStatistics.record_response`."""
+
+    __slots__ = (
+        "cancel_count",
+        "cancel_ns",
+        "compute_infer_ns",
+        "compute_output_ns",
+        "empty_count",
+        "empty_ns",
+        "fail_count",
+        "fail_ns",
+        "success_count",
+        "success_ns",
+    )
+
+    def __init__(self) -> None:
+        self.compute_infer_ns = self.compute_output_ns = 0
+        self.success_count = self.success_ns = 0
+        self.fail_count = self.fail_ns = 0
+        self.empty_count = self.empty_ns = 0
+        self.cancel_count = self.cancel_ns = 0
+
+    def to_json(self) -> dict[str, dict[str, int]]:
+        """Return the totals by name, in the order of the protocol; computing counts for responses with content or an error."""
+        computed = self.success_count + self.fail_count
+        return {
+            "compute_infer": _duration(computed, self.compute_infer_ns),
+            "compute_output": _duration(computed, self.compute_output_ns),
+            "success": _duration(self.success_count, self.success_ns),
+            "fail": _duration(self.fail_count, self.fail_ns),
+            "empty_response": _duration(self.empty_count, self.empty_ns),
+            "cancel": _duration(self.cancel_count, self.cancel_ns),
+        }
+
+
 class ModelStatistics:
     """The counters of one model version (see `request.responder.Recorder`). Loop thread only.
 
     The fields are read by whoever shows them; only the `record_…` methods change them. `per_request` adds the whole duration
     of a batch for each of its requests that succeeded, `per_batch_size` adds it once for the batch. `inference_count` counts
-    items: a batch of n is n inferences and one execution.
+    items: a batch of n is n inferences and one execution. `per_response` is by index, for decoupled models only.
     """
 
     __slots__ = (
@@ -50,6 +89,7 @@ class ModelStatistics:
         "last_inference_ms",
         "per_batch_size",
         "per_request",
+        "per_response",
         "queue_ns",
         "refused_count",
         "success_count",
@@ -68,6 +108,7 @@ class ModelStatistics:
         self.last_inference_ms = 0
         self.per_request = ExecutionTotals()
         self.per_batch_size: dict[int, ExecutionTotals] = {}
+        self.per_response: dict[int, ResponseTotals] = {}
 
     @property
     def failure_count(self) -> int:
@@ -119,11 +160,49 @@ class ModelStatistics:
         batches.compute_infer_ns += compute_infer_ns
         batches.compute_output_ns += compute_output_ns
 
+    def record_response(self, index: int, has_succeeded: bool, compute_infer_ns: int, compute_output_ns: int) -> None:
+        """Count one response of a decoupled model, the one at `index` (from 0) of its request.
+
+        `compute_infer_ns` is the time that the model took for it, from the response before it or the start of the request;
+        `compute_output_ns` the time to make it what the client gets.
+        """
+        totals = self._response(index)
+        if totals is None:
+            return
+        totals.compute_infer_ns += compute_infer_ns
+        totals.compute_output_ns += compute_output_ns
+        if has_succeeded:
+            totals.success_count += 1
+            totals.success_ns += compute_infer_ns + compute_output_ns
+        else:
+            totals.fail_count += 1
+            totals.fail_ns += compute_infer_ns + compute_output_ns
+
+    def record_empty_response(self, index: int, compute_infer_ns: int = 0) -> None:
+        """Count a final flag that came without a response, where the response at `index` would have been."""
+        totals = self._response(index)
+        if totals is not None:
+            totals.empty_count += 1
+            totals.empty_ns += compute_infer_ns
+
+    def record_cancelled_response(self, index: int, compute_infer_ns: int = 0) -> None:
+        """Count a response at `index` that nobody waited for any more: the request was cancelled before it came."""
+        totals = self._response(index)
+        if totals is not None:
+            totals.cancel_count += 1
+            totals.cancel_ns += compute_infer_ns
+
+    def _response(self, index: int) -> ResponseTotals | None:
+        totals = self.per_response.get(index)
+        if totals is None and index < MAX_RESPONSE_INDEX:
+            totals = self.per_response[index] = ResponseTotals()
+        return totals
+
     def to_json(self, name: str, version: str) -> dict[str, Any]:
         """Return the entry of the statistics extension for this model, with its keys in the order of the protocol.
 
         Durations are in nanoseconds, `last_inference` in milliseconds since 1970, 0 before the first. There is no response
-        cache, no decoupled response and no backend that reports its memory, so those members are zero or empty.
+        cache and no backend that reports its memory, so those members are zero or empty.
         """
         return {
             "name": name,
@@ -132,7 +211,7 @@ class ModelStatistics:
             "inference_count": self.inference_count,
             "execution_count": self.execution_count,
             "inference_stats": self._inference_stats(),
-            "response_stats": {},
+            "response_stats": {str(index): totals.to_json() for index, totals in sorted(self.per_response.items())},
             "batch_stats": [{"batch_size": size, **totals.to_json()} for size, totals in sorted(self.per_batch_size.items())],
             "memory_usage": [],
         }

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from naiad.errors import FailureReason
-from naiad.observability.statistics import ModelStatistics
+from naiad.observability.statistics import MAX_RESPONSE_INDEX, ModelStatistics
 
 
 def entry(statistics: ModelStatistics) -> dict:
@@ -116,3 +116,30 @@ def test_a_refused_request_is_counted_but_neither_a_failure_nor_in_the_protocols
 def test_a_counter_that_was_never_declared_cannot_be_set() -> None:
     with pytest.raises(AttributeError):
         ModelStatistics().sucess_count = 1  # type: ignore[attr-defined]
+
+
+def test_responses_of_a_decoupled_model_count_by_their_index():
+    statistics = ModelStatistics()
+    for _ in range(2):
+        statistics.record_response(0, has_succeeded=True, compute_infer_ns=10, compute_output_ns=1)
+        statistics.record_response(1, has_succeeded=False, compute_infer_ns=20, compute_output_ns=2)
+    statistics.record_empty_response(2, 30)
+    statistics.record_cancelled_response(10, 40)
+    stats = statistics.to_json("m", "1")["response_stats"]
+    assert list(stats) == ["0", "1", "2", "10"]
+    assert list(stats["0"]) == ["compute_infer", "compute_output", "success", "fail", "empty_response", "cancel"]
+    assert stats["0"]["compute_infer"] == {"count": 2, "ns": 20}
+    assert stats["0"]["compute_output"] == {"count": 2, "ns": 2}
+    assert stats["0"]["success"] == {"count": 2, "ns": 22}
+    assert stats["1"]["success"] == stats["0"]["fail"] == {"count": 0, "ns": 0}
+    assert stats["1"]["fail"] == {"count": 2, "ns": 44}
+    assert stats["2"]["empty_response"] == {"count": 1, "ns": 30}
+    assert stats["2"]["compute_infer"] == {"count": 0, "ns": 0}
+    assert stats["10"]["cancel"] == {"count": 1, "ns": 40}
+
+
+def test_a_stream_without_end_takes_no_more_memory():
+    statistics = ModelStatistics()
+    for index in range(MAX_RESPONSE_INDEX + 10):
+        statistics.record_response(index, has_succeeded=True, compute_infer_ns=1, compute_output_ns=1)
+    assert len(statistics.to_json("m", "1")["response_stats"]) == MAX_RESPONSE_INDEX
