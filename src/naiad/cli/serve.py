@@ -14,7 +14,7 @@ from naiad.cli.flag_help import flag_help
 from naiad.config.options.parse import click_parameters, options_from_texts, usage_text
 from naiad.errors import InferenceServerError
 
-_SUMMARY = "Serve the models of one or more repositories."
+_SUMMARY = "Serve the models of one or more repositories, and Python functions (module:function)."
 
 
 class ServeCommand(click.Command):

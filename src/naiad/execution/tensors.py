@@ -43,7 +43,7 @@ class BatchTensors:
             gathered = {name: np.concatenate([request.inputs[name] for request in requests]) for name in first}
         for plan in self._reshaped:
             if plan.name in gathered:
-                gathered[plan.name] = _reshape(gathered[plan.name], plan.dims, plan.backend_shape)
+                gathered[plan.name] = reshape(gathered[plan.name], plan.dims, plan.backend_shape)
         return gathered
 
     def split(self, arrays: object, requests: Sequence[InferRequest]) -> list[list[OutputTensor]]:
@@ -96,13 +96,13 @@ class BatchTensors:
         if array.ndim != len(plan.backend_shape) or (rows >= 0 and array.shape[0] != rows):
             expected = (rows, *plan.backend_shape[1:]) if rows >= 0 else plan.backend_shape
             raise self._fault(plan, f"has shape {shapes.text(array.shape)}, must be {shapes.text(expected)}")
-        return _reshape(array, plan.backend_shape[rows >= 0 :], plan.shape) if plan.has_reshape else array
+        return reshape(array, plan.backend_shape[rows >= 0 :], plan.shape) if plan.has_reshape else array
 
     def _fault(self, plan: TensorPlan, text: str) -> InferenceServerError:
         return internal(f"model '{self._model}' returned a wrong output: '{plan.name}' {text}")
 
 
-def _reshape(array: Array, item_dims: Sequence[int], target: Sequence[int]) -> Array:
+def reshape(array: Array, item_dims: Sequence[int], target: Sequence[int]) -> Array:
     """Return `array` in the shape `target`: its variable sizes are the array's own, in their order."""
     has_batch = array.ndim > len(item_dims)
     variable = [size for size, dim in zip(array.shape[has_batch:], item_dims) if dim == shapes.VARIABLE]

@@ -6,7 +6,7 @@ Owns finding models and their versions. Reads folder names only, never a model o
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,13 @@ class ScanResult:
 
     sources: dict[str, ModelSource]
     duplicates: dict[str, tuple[Path, ...]]
+
+    def with_sources(self, sources: Mapping[str, ModelSource]) -> ScanResult:
+        """Return this with `sources`, models that aren't on disk. Raises INVALID_ARGUMENT for a name that is taken."""
+        for name in sources:
+            if name in self.sources or name in self.duplicates:
+                raise invalid_argument(f"model '{name}' is a function and in a model repository, too")
+        return ScanResult({**self.sources, **sources}, self.duplicates)
 
 
 def scan(paths: Iterable[Path], single_file_suffixes: Sequence[str]) -> ScanResult:

@@ -8,20 +8,24 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from naiad.backends.base import Backend, BackendInstance, ModelFiles
-from naiad.backends.table import BackendTable
-from naiad.config import autocomplete, backend_name, compile, pbtxt, validate
+from naiad.backends.base import Backend, BackendInstance, ModelFiles, WorkerBackend
+from naiad.backends.table import AnyBackend, BackendTable
+from naiad.config import autocomplete, backend_name, compile, json_form, pbtxt, validate
 from naiad.config.defaults import normalise
 from naiad.config.plan import ModelPlan
 from naiad.errors import InferenceServerError, invalid_argument
+from naiad.execution.process.death import WorkerIdentity
+from naiad.execution.process.limits import limits_of
+from naiad.execution.process.start import ImportedWorker
 from naiad.proto import message_class
 from naiad.repository import versions
 from naiad.repository.layout import ModelSource
-from naiad.repository.model import LoadedVersion
+from naiad.repository.model import LoadedVersion, LoadedWorkers
+from naiad.repository.workers import WorkerLoader
 
 DEFAULT_MAX_BATCH_SIZE_SETTING = "default-max-batch-size"
 
@@ -42,21 +46,26 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class PreparedModel:
-    """A model whose config is complete and checked: what each of its versions is loaded from."""
+    """A model whose config is complete and checked: what each of its versions is loaded from.
+
+    `spare` holds at most one worker, which has imported the last version and completed the config.
+    """
 
     source: ModelSource
     config: Any
-    backend: type[Backend]
+    backend: AnyBackend
     settings: Mapping[str, str]
     versions: tuple[int, ...]
+    spare: list[ImportedWorker] = field(default_factory=list)
 
 
 class Loader:
     """Loads models; safe on several threads at once."""
 
-    def __init__(self, backends: BackendTable, settings: LoadSettings) -> None:
+    def __init__(self, backends: BackendTable, settings: LoadSettings, workers: WorkerLoader) -> None:
         self._backends = backends
         self._settings = settings
+        self._workers = workers
 
     def prepare(self, source: ModelSource) -> PreparedModel:
         """Read, complete and check a model's config. Raises InferenceServerError with what to mend."""
@@ -65,16 +74,26 @@ class Loader:
         directory = source.versions[chosen[-1]]
         backend_name.infer_backend(config, directory, source.name)
         validate.validate_general(config, source.name)
-        backend = self._backends.find(config.backend)
+        backend = self._backends.find(config.backend, config.runtime)
         settings = self._settings.of_backend(backend.name)
+        spare: list[ImportedWorker] = []
         if self._settings.is_auto_complete:
-            self._complete(config, backend, _files(config, directory, settings))
-        normalise(config, default_instance_count=backend.default_instance_count)
-        validate.validate(config, source.name)
+            files = _files(config, source, directory, settings)
+            if is_isolated(backend):
+                config = self._complete_in_worker(config, cast("type[WorkerBackend]", backend), files, chosen[-1], spare)
+            else:
+                self._complete(config, cast("type[Backend]", backend), files)
+        try:
+            normalise(config, default_instance_count=backend.default_instance_count)
+            validate.validate(config, source.name)
+        except Exception:
+            for worker in spare:
+                self._workers.discard(worker)
+            raise
         unused = compile.unused_fields(config)
         if unused:
             _log.warning("model '%s': these config fields have no effect in this build: %s", source.name, ", ".join(unused))
-        return PreparedModel(source, config, backend, settings, chosen)
+        return PreparedModel(source, config, backend, settings, chosen, spare)
 
     def load(self, prepared: PreparedModel, version: int) -> LoadedVersion:
         """Load every instance of one version. Raises InferenceServerError; what was loaded before the failure is closed."""
@@ -82,16 +101,44 @@ class Loader:
         source = prepared.source
         directory = source.versions[version]
         plan = compile.compile_plan(prepared.config, version=version, directory=source.directory, version_directory=directory)
-        files = _files(prepared.config, directory, prepared.settings)
-        instances: list[BackendInstance] = []
-        try:
-            for instance in plan.instances:
-                instances.append(prepared.backend.load(plan, instance, files))  # noqa: PERF401 — a failure closes the others
-        except Exception as error:
-            for loaded in instances:
-                loaded.close()
-            raise _load_error(error, plan) from error
+        files = _files(prepared.config, source, directory, prepared.settings)
+        if is_isolated(prepared.backend):
+            workers = self._load_workers(prepared, cast("type[WorkerBackend]", prepared.backend), plan, files)
+            return LoadedVersion(plan, prepared.backend, workers, time.monotonic() - began)
+        instances = _load_instances(cast("type[Backend]", prepared.backend), plan, files)
         return LoadedVersion(plan, prepared.backend, instances, time.monotonic() - began)
+
+    def close(self, loaded: LoadedVersion) -> None:
+        """Give back what was loaded and isn't put to work."""
+        if isinstance(loaded.instances, LoadedWorkers):
+            self._workers.close(loaded.instances.started)
+        else:
+            for instance in loaded.instances:
+                instance.close()
+
+    def _load_workers(
+        self, prepared: PreparedModel, backend: type[WorkerBackend], plan: ModelPlan, files: ModelFiles
+    ) -> LoadedWorkers:
+        program = backend.program(files)
+        limits = limits_of(plan.parameters, plan.name)
+        is_completed = plan.version == prepared.versions[-1]
+        spare = prepared.spare.pop() if is_completed and prepared.spare else None
+        return LoadedWorkers(program, limits, self._workers.start(program, plan, spare))
+
+    def _complete_in_worker(
+        self, config: Any, backend: type[WorkerBackend], files: ModelFiles, version: int, spare: list[ImportedWorker]
+    ) -> Any:
+        """Return the config as the model's own code completes it; the worker that did it comes into `spare`."""
+        name = config.name
+        identity = WorkerIdentity(name, str(version), f"{name}_0_0")
+        completed, worker = self._workers.complete(backend.program(files), json_form.to_json(config), identity)
+        try:
+            config = json_form.from_json(completed, f"what auto_complete_config of model '{name}' returned")
+        except Exception:
+            self._workers.discard(worker)
+            raise
+        spare.append(worker)
+        return config
 
     def _read(self, source: ModelSource) -> Any:
         if source.config is not None:
@@ -128,12 +175,30 @@ class Loader:
             _log.warning("%s", warning)
 
 
-def _files(config: Any, version_directory: Path, settings: Mapping[str, str]) -> ModelFiles:
+def is_isolated(backend: AnyBackend) -> bool:
+    """Return whether a backend's models live in worker processes: whether it is a `WorkerBackend`."""
+    return bool(getattr(backend, "is_isolated", False))
+
+
+def _load_instances(backend: type[Backend], plan: ModelPlan, files: ModelFiles) -> list[BackendInstance]:
+    instances: list[BackendInstance] = []
+    try:
+        for instance in plan.instances:
+            instances.append(backend.load(plan, instance, files))  # noqa: PERF401 — a failure closes the others
+    except Exception as error:
+        for loaded in instances:
+            loaded.close()
+        raise _load_error(error, plan) from error
+    return instances
+
+
+def _files(config: Any, source: ModelSource, version_directory: Path, settings: Mapping[str, str]) -> ModelFiles:
     return ModelFiles(
         config.name,
         version_directory / config.default_model_filename,
         {name: parameter.string_value for name, parameter in config.parameters.items()},
         settings,
+        source.directory,
     )
 
 

@@ -6,20 +6,29 @@ Owns what belongs to one version from ready to closed. Schedulers and backends d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
-from naiad.backends.base import Backend, BackendInstance
+from naiad.backends.base import Backend, BackendInstance, WorkerProgram
+from naiad.backends.table import AnyBackend
 from naiad.clock import Clock
 from naiad.config.plan import ModelPlan
-from naiad.errors import invalid_argument
+from naiad.errors import invalid_argument, unavailable
 from naiad.execution.placement import Placement, PlacementMode, TurnBudget
+from naiad.execution.process.check import OutputChecker
+from naiad.execution.process.context import ProcessContext, WorkerHost, WorkerLimits
+from naiad.execution.process.decode import ResponseDecoder
+from naiad.execution.process.encode import BatchEncoder
+from naiad.execution.process.instance import ProcessInstance
+from naiad.execution.process.start import StartedWorker
 from naiad.execution.tensors import BatchTensors
 from naiad.execution.thread import ExecutionContext, ThreadInstance
 from naiad.execution.threads import ThreadPool
 from naiad.observability.statistics import ModelStatistics
-from naiad.request.batch import Scheduler
+from naiad.request.batch import Instance, Scheduler
 from naiad.schedulers.direct.scheduler import DirectScheduler
 from naiad.schedulers.dynamic.scheduler import DynamicScheduler
 
@@ -34,6 +43,16 @@ class Runtime:
     pool: ThreadPool
     budget: TurnBudget
     allows_in_place: bool
+    workers: WorkerHost
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedWorkers:
+    """The started workers of a version, and what others are started with after them."""
+
+    program: WorkerProgram
+    limits: WorkerLimits
+    started: list[StartedWorker]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +60,26 @@ class LoadedVersion:
     """What loading a version gives, before it is put to work: made on a thread. `load_seconds` is how long it took."""
 
     plan: ModelPlan
-    backend: type[Backend]
-    instances: Sequence[BackendInstance]
+    backend: AnyBackend
+    instances: Sequence[BackendInstance] | LoadedWorkers
     load_seconds: float
 
 
 class Model:
-    """One model version that is loaded. Loop thread only, but for `close`.
-
-    `unready_reason` is why it can't serve for a time, "" when it can. `on_readiness` is called when that changes.
-    """
+    """One model version that is ready to serve. Loop thread only, but for `close`."""
 
     __slots__ = (
+        "_active",
         "_idle_callbacks",
         "_instances",
+        "_loop",
+        "down",
         "load_seconds",
         "on_readiness",
         "placement",
         "plan",
+        "poison_count",
+        "restart_counts",
         "scheduler",
         "statistics",
         "unready_reason",
@@ -72,7 +93,61 @@ class Model:
         self.unready_reason = ""
         self.on_readiness: Callable[[], None] = lambda: None
         self._idle_callbacks: list[Callable[[], None]] = []
-        self.placement = Placement(_placement_mode(plan, loaded.backend, runtime))
+        is_isolated = isinstance(loaded.instances, LoadedWorkers)
+        mode = PlacementMode.THREAD if is_isolated else _placement_mode(plan, cast("type[Backend]", loaded.backend), runtime)
+        self.placement = Placement(mode)
+        self.restart_counts: Counter[str] = Counter()
+        self.poison_count = 0
+        self.down: dict[Instance, str] = {}
+        self.unready_reason = ""
+        self.on_readiness: Callable[[], None] = lambda: None
+        self._idle_callbacks: list[Callable[[], None]] = []
+        self._loop = runtime.workers.loop
+        self.scheduler: Scheduler = (
+            DynamicScheduler([], runtime.clock, plan.dynamic_batching)
+            if plan.dynamic_batching is not None
+            else DirectScheduler([], runtime.clock)
+        )
+        self._instances = self._made_instances(loaded, runtime)
+        self._active = [instance for instance, made in zip(self._instances, plan.instances) if not made.is_passive]
+        for instance in self._instances:
+            instance.on_open_zero = self._on_open_zero
+        for instance in self._instances:
+            instance.on_open_zero = self._on_open_zero
+        for instance in self._active:
+            self.scheduler.add(instance)
+        if isinstance(loaded.instances, LoadedWorkers):
+            for process_instance, started in zip(self._instances, loaded.instances.started):
+                assert isinstance(process_instance, ProcessInstance)
+                process_instance.adopt(started)
+
+    def worker_memory(self) -> Iterator[tuple[str, int]]:
+        """Yield the name and the memory in bytes of every instance that lives in a worker process."""
+        for instance in self._instances:
+            if isinstance(instance, ProcessInstance):
+                yield instance.name, instance.resident_bytes
+
+    def on_down(self, instance: Instance, reason: str, *, is_lasting: bool) -> None:
+        """See `InstanceOwner.on_down`."""
+        if instance not in self.down:
+            self.scheduler.remove(instance)
+        self.down[instance] = reason
+        if len(self.down) < len(self._active):
+            return
+        self.set_unready(reason)
+        if is_lasting:
+            self.scheduler.fail_queued(unavailable(reason))
+
+    def on_up(self, instance: Instance) -> None:
+        """See `InstanceOwner.on_up`."""
+        if self.down.pop(instance, None) is not None:
+            self.scheduler.add(instance)
+            self.set_unready("")
+
+    def _made_instances(self, loaded: LoadedVersion, runtime: Runtime) -> Sequence[ThreadInstance | ProcessInstance]:
+        plan = loaded.plan
+        if isinstance(loaded.instances, LoadedWorkers):
+            return self._process_instances(loaded.instances, runtime)
         context = ExecutionContext(
             plan,
             BatchTensors(plan),
@@ -81,17 +156,21 @@ class Model:
             runtime.pool,
             runtime.budget,
         )
-        self._instances = [
-            ThreadInstance(instance.name, backend, context) for instance, backend in zip(plan.instances, loaded.instances)
-        ]
-        active = [instance for instance, made in zip(self._instances, plan.instances) if not made.is_passive]
-        self.scheduler: Scheduler = (
-            DynamicScheduler(active, runtime.clock, plan.dynamic_batching)
-            if plan.dynamic_batching is not None
-            else DirectScheduler(active, runtime.clock)
+        return [ThreadInstance(made.name, backend, context) for made, backend in zip(plan.instances, loaded.instances)]
+
+    def _process_instances(self, workers: LoadedWorkers, runtime: Runtime) -> list[ProcessInstance]:
+        plan = self.plan
+        context = ProcessContext(
+            plan,
+            workers.program,
+            workers.limits,
+            runtime.workers,
+            self.statistics,
+            BatchEncoder(plan),
+            ResponseDecoder(plan, OutputChecker(plan)),
+            self,
         )
-        for instance in self._instances:
-            instance.on_open_zero = self._on_open_zero
+        return [ProcessInstance(made, context) for made in plan.instances]
 
     async def drain(self) -> None:
         """Take no more requests and wait until those that are queued or running have ended."""
@@ -139,7 +218,10 @@ class Model:
     def close(self) -> None:
         """Give the loaded copies back; blocking, after `drain`."""
         for instance in self._instances:
-            instance.close()
+            if isinstance(instance, ThreadInstance):
+                instance.close()
+            else:
+                asyncio.run_coroutine_threadsafe(instance.close(), self._loop).result()
 
 
 def _placement_mode(plan: ModelPlan, backend: type[Backend], runtime: Runtime) -> PlacementMode:

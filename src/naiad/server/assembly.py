@@ -11,11 +11,14 @@ import socket
 from dataclasses import dataclass, field
 
 from naiad import __version__
+from naiad.backends.python.settings import with_environment_flags
 from naiad.backends.table import BackendTable
 from naiad.clock import LoopClock
 from naiad.config.options import ServerOptions
 from naiad.core.server import Identity, InferenceServer, LogControl
 from naiad.execution.placement import TurnBudget
+from naiad.execution.process.context import WorkerHost
+from naiad.execution.process.settings import settings_of
 from naiad.execution.threads import ThreadPool
 from naiad.frontends.http import listener
 from naiad.frontends.http.app import create_app
@@ -23,11 +26,13 @@ from naiad.frontends.http.connection.site import HttpSite
 from naiad.frontends.http.listener import HttpListener
 from naiad.frontends.http.options import HttpOptions
 from naiad.frontends.metrics.app import create_app as create_metrics_app
+from naiad.observability.custom_metrics import CustomMetrics
 from naiad.observability.metrics import MetricsRegistry, ModelMetricsSource
 from naiad.repository.layout import ScanResult
 from naiad.repository.loader import Loader, LoadSettings
 from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model, Runtime
+from naiad.repository.workers import WorkerLoader
 from naiad.server.own_metrics import own_families
 
 SINGLE_FILE_SUFFIXES = (".onnx",)
@@ -90,11 +95,14 @@ def assemble(
     """Construct a server; nothing is loaded and nothing listens yet."""
     clock = LoopClock(loop)
     pool = ThreadPool(options.thread_count, loop)
-    runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), options.in_place)
-    loader = Loader(models.backends, LoadSettings(not options.disable_auto_complete_config, options.backend_config))
+    workers = WorkerHost(loop, pool, settings_of(options), CustomMetrics())
+    runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), options.in_place, workers)
+    load_settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options))
+    loader = Loader(models.backends, load_settings, WorkerLoader(workers))
     repository = RepositoryManager(loader, runtime, options.model_load_thread_count)
     repository.announce(models.found)
     core = InferenceServer(Identity(options.id, __version__), repository, logs, options.strict_readiness)
+    workers.service = core
     registry = MetricsRegistry(
         counter_latencies=options.metrics_config.counter_latencies,
         cpu_metrics=options.allow_cpu_metrics,

@@ -12,14 +12,18 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
+from naiad.backends.table import BackendTable
 from naiad.config.options import ServerOptions
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.frontends.http.listener import address_of
 from naiad.observability.logs import LogSettings
-from naiad.repository.layout import ScanResult, scan
+from naiad.repository.layout import scan
 from naiad.server import assembly, banner, descriptors
 from naiad.server.assembly import ModelsToServe, Sockets
+from naiad.server.embedded.config import BACKEND
+from naiad.server.functions.targets import FunctionInWorkerBackend, function_sources
 from naiad.server.lifecycle import Lifecycle
 
 # A thread waits this long for the GIL of a busy loop thread (5 ms by default); see docs/decisions.md for the measurement.
@@ -32,10 +36,7 @@ def run(options: ServerOptions) -> int:
     """Serve until a signal ends it; return the exit code: 0 after a clean stop, 1 when the start or the drain failed."""
     logs = LogSettings.install(options)
     try:
-        found = scan(options.model_repository, assembly.SINGLE_FILE_SUFFIXES)
-        if not found.sources and not found.duplicates:
-            places = ", ".join(map(str, options.model_repository))
-            raise invalid_argument(f"nothing to load: there is no model in {places}")
+        models = _models(options)
         sockets = assembly.bind(options)
     except InferenceServerError as error:
         print(f"error: {error.message}", file=sys.stderr)
@@ -44,9 +45,22 @@ def run(options: ServerOptions) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     loop = new_loop()
     try:
-        return loop.run_until_complete(_Process(options, found, sockets, logs, loop).run())
+        return loop.run_until_complete(_Process(options, models, sockets, logs, loop).run())
     finally:
         loop.close()
+
+
+def _models(options: ServerOptions) -> ModelsToServe:
+    """Find what is to be served. Raises InferenceServerError when that is nothing, or no name of its own."""
+    found = scan(options.model_repository, assembly.SINGLE_FILE_SUFFIXES)
+    functions = function_sources(options.functions, Path.cwd())
+    if not (found.sources or found.duplicates or functions):
+        places = ", ".join(map(str, options.model_repository))
+        raise invalid_argument(f"nothing to load: there is no model in {places}")
+    return ModelsToServe(
+        found.with_sources(functions),
+        BackendTable(own={BACKEND: FunctionInWorkerBackend}, backend_directory=options.backend_directory),
+    )
 
 
 class _Process:
@@ -55,7 +69,7 @@ class _Process:
     def __init__(
         self,
         options: ServerOptions,
-        found: ScanResult,
+        models: ModelsToServe,
         sockets: Sockets,
         logs: LogSettings,
         loop: asyncio.AbstractEventLoop,
@@ -63,7 +77,7 @@ class _Process:
         self._options = options
         self._sockets = sockets
         self._loop = loop
-        self._server = assembly.assemble(options, ModelsToServe(found), sockets, logs, loop)
+        self._server = assembly.assemble(options, models, sockets, logs, loop)
         self._life = Lifecycle(self._server, options)
         self._stop_wanted = asyncio.Event()
         self._interrupts = 0

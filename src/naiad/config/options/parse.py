@@ -6,9 +6,11 @@ checks that involve several flags. Doesn't own the flags (`server_options`, `unb
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,6 +21,7 @@ from naiad.config.options.unbuilt import UnbuiltFlag, unbuilt_flags
 from naiad.errors import InferenceServerError, invalid_argument
 
 _PATHS = "paths"
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def click_parameters() -> list[click.Parameter]:
@@ -28,7 +31,7 @@ def click_parameters() -> list[click.Parameter]:
     """
     shown = [_click_option(flag) for flag in flag_table()]
     hidden = [click.Option([f"--{name}"], multiple=True, hidden=True) for name in unbuilt_flags()]
-    return [*shown, *hidden, click.Argument([_PATHS], nargs=-1, metavar="[PATH]...")]
+    return [*shown, *hidden, click.Argument([_PATHS], nargs=-1, metavar="[PATH | MODULE:FUNCTION]...")]
 
 
 def parse_options(argv: Sequence[str]) -> ServerOptions:
@@ -59,14 +62,21 @@ def options_from_texts(texts: Mapping[str, Any]) -> ServerOptions:
     Raises InferenceServerError (INVALID_ARGUMENT).
     """
     given = dict(texts)
-    given["model_repository"] = (*given.get("model_repository", ()), *given.get(_PATHS, ()))
+    bare = given.get(_PATHS, ())
+    functions = tuple(text for text in bare if _is_function(text))
+    given["model_repository"] = (*given.get("model_repository", ()), *(text for text in bare if text not in functions))
     notes = [note for flag in unbuilt_flags().values() for note in _refuse_or_note(flag, given)]
     values = {flag.field_name: _value(flag, given[flag.field_name]) for flag in flag_table() if given.get(flag.field_name)}
-    options = ServerOptions(**values, notes=tuple(notes))
+    options = ServerOptions(**values, functions=functions, notes=tuple(notes))
     if not values.get("metrics_address"):
         options = replace(options, metrics_address=options.http_address)
     _check_together(options)
     return options
+
+
+def _is_function(text: str) -> bool:
+    """Return whether a bare argument is a module:function; a path that exists is a path."""
+    return _FUNCTION.fullmatch(text) is not None and not Path(text).exists()
 
 
 def _click_option(flag: Flag) -> click.Option:
@@ -107,9 +117,10 @@ def _refusal(flag: UnbuiltFlag, text: str) -> InferenceServerError:
 
 
 def _check_together(options: ServerOptions) -> None:
-    if not options.model_repository:
+    if not (options.model_repository or options.functions):
         raise invalid_argument(
-            "--model-repository must be specified: give at least one folder of models, model folder or model file"
+            "--model-repository must be specified: give at least one folder of models, model folder, model file or "
+            "module:function"
         )
     if not (options.allow_http or options.allow_metrics):
         raise invalid_argument("--allow-http=false and --allow-metrics=false together leave nothing to serve")

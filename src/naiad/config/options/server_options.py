@@ -36,7 +36,8 @@ class ServerOptions:
     """The options of one server, one field a flag: `--http-port` is `http_port`.
 
     `parse_options` makes it of a command line and checks it; a caller that makes it itself keeps to the ranges of the table.
-    `notes` is no flag: what the operator should know about flags that were accepted and change nothing.
+    Two are no flags: `functions`, each a module:function to be served, and `notes`, what the operator should know about flags
+    that were accepted and change nothing.
     """
 
     id: str = option(Flag("id", _SERVER, Text(is_empty_allowed=False), "triton", "The server's name in its metadata."))
@@ -389,6 +390,7 @@ class ServerOptions:
             is_ours=True,
         )
     )
+    functions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -226,7 +226,7 @@ class WorkerProcess:
     def _map(self, frame: Frame) -> None:
         fd = self._socket.receive_descriptor()
         if fd is None:
-            raise BrokenWorkerError(f"segment {frame.id} came without its descriptor")
+            raise BrokenWorkerError(f"segment {frame.id} came without its descriptor, or this server may open no more")
         try:
             self.mapping.add(frame.id, fd, frame.size)
         except OSError as error:

@@ -12,6 +12,8 @@ from naiad.proto import Message, message_class
 from naiad.server.embedded.declaration import Declaration, Tensor
 
 BACKEND = "function"
+TARGET_PARAMETER = "function"
+"""The parameter that names the function, as module:function, of a model that runs in worker processes."""
 
 
 def model_config(name: str, declaration: Declaration, instance_count: int) -> Message:

@@ -163,7 +163,10 @@ class Server:
     def _start(self, logs: LogControl) -> tuple[BackgroundServer, assembly.Server]:
         if self._running is not None:
             raise unavailable("the server runs already")
-        models = ModelsToServe(self._found(), BackendTable(own={BACKEND: function_backend(self._callers)}))
+        backends = BackendTable(
+            own={BACKEND: function_backend(self._callers)}, backend_directory=self._options.backend_directory
+        )
+        models = ModelsToServe(self._found(), backends)
         running = BackgroundServer(self._options, models, logs)
         server = running.start()
         self._running = running
@@ -171,12 +174,9 @@ class Server:
 
     def _found(self) -> ScanResult:
         found = scan(self._options.model_repository, assembly.SINGLE_FILE_SUFFIXES)
-        for name in self._sources:
-            if name in found.sources or name in found.duplicates:
-                raise invalid_argument(f"model '{name}' is a function and in a model repository, too")
         if not (self._sources or found.sources or found.duplicates):
             raise invalid_argument("nothing to serve: bind a function, or give a model_repository with a model in it")
-        return ScanResult({**found.sources, **self._sources}, found.duplicates)
+        return found.with_sources(self._sources)
 
 
 def serve(

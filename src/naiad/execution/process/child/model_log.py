@@ -72,6 +72,8 @@ class ModelLog:
         self._say_dropped()
 
     def _take(self, level: int, lines: Sequence[str] | Sequence[bytes], size: int) -> None:
+        if not _log.isEnabledFor(level):
+            return
         allowed = self._budget.take(len(lines), self._loop.time())
         if allowed < len(lines):
             self._drop(lines[allowed:])

@@ -1,0 +1,187 @@
+"""Calls of other models that a worker's model makes.
+
+Owns each call from its CALL frame to its last CALL_RESPONSE. A call goes the way of every request: checks, scheduler,
+statistics. Its tensors come out of the caller's memory and its answers go into it, one copy each way. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from naiad.errors import InferenceServerError, unavailable
+from naiad.execution.process.context import WorkerHost
+from naiad.execution.process.death import BrokenWorkerError
+from naiad.execution.process.decode import parse
+from naiad.execution.process.encode import BlockLayout
+from naiad.execution.process.outputs import WorkerOutputs
+from naiad.execution.process.process import WorkerProcess
+from naiad.memory.arena import ArenaFull, Block
+from naiad.request.call import CallInput, CallOutput, InferCall
+from naiad.request.request import InferRequest
+from naiad.request.response import InferResponse
+from naiad.request.service import InferHandle
+from naiad.worker.frames import FLAG_DECOUPLED, FLAG_FINAL, NO_BLOCK, Frame, Kind, pack
+
+# So many responses may be in the caller's memory unread.
+_WINDOW_RESPONSES = 16
+
+
+class NestedCalls:
+    """The calls of one worker. `callers` returns the requests in whose service the worker's model runs now."""
+
+    def __init__(
+        self, host: WorkerHost, process: WorkerProcess, outputs: WorkerOutputs, callers: Callable[[], list[InferRequest]]
+    ) -> None:
+        self._host = host
+        self._process = process
+        self._outputs = outputs
+        self._callers = callers
+        self._calls: dict[int, _Call] = {}
+
+    def take(self, frame: Frame) -> bool:
+        """Take a CALL, CALL_CREDIT or CALL_CANCEL; return False for other kinds. May raise BrokenWorkerError."""
+        if frame.kind == Kind.CALL:
+            self._begin(frame)
+        elif frame.kind == Kind.CALL_CREDIT:
+            call = self._calls.get(frame.id)
+            if call is not None:
+                call.add_credit(frame.value)
+        elif frame.kind == Kind.CALL_CANCEL:
+            call = self._calls.pop(frame.id, None)
+            if call is not None:
+                call.cancel()
+        else:
+            return False
+        return True
+
+    def caller_cancelled(self) -> None:
+        """A request was cancelled: calls that are made for none but cancelled ones are, too."""
+        for call in list(self._calls.values()):
+            if call.callers and all(request.is_cancelled for request in call.callers):
+                call.cancel()
+
+    def cancel_all(self) -> None:
+        """The worker is gone: nobody waits for the answers."""
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            call.cancel()
+
+    def _begin(self, frame: Frame) -> None:
+        data, lease = self._outputs.borrow(frame)
+        try:
+            infer_call = _infer_call(parse(frame.tail), memoryview(data), bool(frame.flags & FLAG_DECOUPLED))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise BrokenWorkerError(f"a call can't be read: {type(error).__name__}: {error}") from error
+        call = _Call(frame.id, self._process, self._calls, self._callers())
+        self._calls[frame.id] = call
+        del data
+        call.begin(self._host, infer_call)
+        del infer_call
+        self._outputs.settle(frame, lease)
+
+
+class _Call:
+    """One call under way: the sink of the callee's responses."""
+
+    def __init__(self, number: int, process: WorkerProcess, calls: dict[int, _Call], callers: list[InferRequest]) -> None:
+        self.callers = callers
+        self._number = number
+        self._process = process
+        self._calls = calls
+        self._handle: InferHandle | None = None
+        self._ahead = 0
+        self._on_writable: list[Callable[[], None]] = []
+
+    def begin(self, host: WorkerHost, call: InferCall) -> None:
+        """Put the call to the server."""
+        try:
+            self._handle = host.service.infer(call, self)
+        except InferenceServerError as error:
+            self.fail(error)
+
+    def cancel(self) -> None:
+        """Give the call up."""
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def add_credit(self, count: int) -> None:
+        """The caller has read so many responses."""
+        self._ahead = max(self._ahead - count, 0)
+        self._wake()
+
+    # See `ResponseSink`.
+
+    def send(self, response: InferResponse | None, is_final: bool) -> None:
+        """See `ResponseSink.send`."""
+        if self._calls.get(self._number) is not self:
+            return  # Given up, or failed for want of memory: what comes later is nobody's.
+        flags = FLAG_FINAL if is_final else 0
+        if response is None:
+            self._end()
+            self._process.send(pack(Kind.CALL_RESPONSE, self._number, flags=flags))
+            return
+        try:
+            tail, block = self._encode(response)
+        except ArenaFull as full:
+            self.fail(unavailable(f"the answer of model '{response.model_name}' doesn't fit: {full}"))
+            self.cancel()
+            return
+        if is_final:
+            self._end()
+        self._ahead += 1
+        self._process.send(pack(Kind.CALL_RESPONSE, self._number, tail, flags=flags, block=block))
+
+    def fail(self, error: InferenceServerError) -> None:
+        """See `ResponseSink.fail`."""
+        self._end()
+        tail = orjson.dumps({"error": [error.code.value, error.message]})
+        self._process.send(pack(Kind.CALL_RESPONSE, self._number, tail, flags=FLAG_FINAL))
+
+    def when_writable(self, callback: Callable[[], None]) -> bool:
+        """See `ResponseSink.when_writable`."""
+        if self._ahead < _WINDOW_RESPONSES or self._calls.get(self._number) is not self:
+            return True
+        self._on_writable.append(callback)
+        return False
+
+    def _encode(self, response: InferResponse) -> tuple[bytes, Block]:
+        layout = BlockLayout()
+        outputs = [layout.add(output.name, output.datatype.name, output.array) for output in response.outputs]
+        message: dict[str, Any] = {"outputs": outputs, "model": response.model_name, "version": response.model_version}
+        if response.parameters:
+            message["parameters"] = dict(response.parameters)
+        block = NO_BLOCK
+        if layout.size:
+            block = self._process.arena.allocate(layout.size)
+            layout.copy_to(self._process.arena.view(block))
+        return orjson.dumps(message), block
+
+    def _end(self) -> None:
+        self._calls.pop(self._number, None)
+        self._wake()
+
+    def _wake(self) -> None:
+        callbacks, self._on_writable = self._on_writable, []
+        for callback in callbacks:
+            callback()
+
+
+def _infer_call(message: dict[str, Any], data: memoryview, is_decoupled: bool) -> InferCall:
+    """Return the call that a CALL frame asks for, with views of its block."""
+    flags = message.get("flags", 0)
+    call = InferCall(message["model"], message.get("version", ""), message.get("id", ""))
+    call.inputs = [
+        CallInput(name, datatype, shape, data[offset : offset + size])
+        for name, datatype, shape, offset, size in message["inputs"]
+    ]
+    call.outputs = [CallOutput(name) for name in message.get("outputs", ())]
+    call.parameters = message.get("parameters", {})
+    call.sequence_id = message.get("correlation_id", 0)
+    call.is_sequence_start, call.is_sequence_end = bool(flags & 1), bool(flags & 2)
+    call.timeout_us = message.get("timeout_us", 0)
+    call.priority = message.get("priority", 0)
+    call.takes_many_responses = is_decoupled
+    return call

@@ -1,0 +1,397 @@
+"""The executor whose copy of the model lives in a worker process.
+
+Owns the batches on their way through the worker, and what becomes of them when it dies: a death fails exactly the requests that
+the worker had begun. The process is `supervisor`'s part, requests that are answered one by one `open_requests`'. Loop thread
+only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+from naiad.config.plan import InstancePlan
+from naiad.errors import InferenceServerError, unavailable
+from naiad.execution.process.calls import NestedCalls
+from naiad.execution.process.context import ProcessContext
+from naiad.execution.process.death import BrokenWorkerError, Death
+from naiad.execution.process.decode import backend_error, model_error, parse
+from naiad.execution.process.encode import BlockLayout
+from naiad.execution.process.open_requests import OpenRequests
+from naiad.execution.process.outputs import WorkerOutputs
+from naiad.execution.process.process import WorkerProcess
+from naiad.execution.process.start import StartedWorker
+from naiad.execution.process.supervisor import Supervisor, SupervisorHooks
+from naiad.execution.process.watchdog import Watchdog
+from naiad.execution.threads import Completion
+from naiad.memory.arena import ArenaFull, Block
+from naiad.request.batch import Batch, Instance
+from naiad.request.request import InferRequest
+from naiad.worker.frames import FLAG_FAILED, FLAG_RELEASED, NO_BLOCK, Frame, Kind, pack
+
+# Copying a megabyte takes some 0.2 ms of the loop; more is copied by a thread.
+_LARGE_BATCH_BYTES = 1 << 20
+# Batches this short are handed over several at a time: a hand-over costs as much.
+_SHORT_EXECUTION_NS = 200_000
+_MAX_RUN_LENGTH = 16
+_CHECK_READY_SECONDS = 5.0
+
+_now_ns = time.monotonic_ns
+OnDone = Callable[[Instance], None]
+
+
+@dataclass(slots=True)
+class _Work:
+    """A batch in this instance. `on_done` is set on the last of its run. `first_id` is 0 until it is sent."""
+
+    requests: list[InferRequest]
+    on_done: OnDone | None
+    first_id: int = 0
+    block: Block = NO_BLOCK
+    started_ns: int = 0
+    gather_ns: int = 0
+
+
+class ProcessInstance:
+    """See `Instance`. `on_open_zero` is called whenever no request is left in it."""
+
+    def __init__(self, plan: InstancePlan, context: ProcessContext) -> None:
+        self.name = plan.name
+        self.on_open_zero: Callable[[], None] = lambda: None
+        self._context = context
+        self._owner = context.owner
+        self._process: WorkerProcess | None = None
+        self._outputs: WorkerOutputs | None = None
+        self._calls: NestedCalls | None = None
+        self._waiting: deque[_Work] = deque()
+        self._running: deque[_Work] = deque()
+        self._copying: _Work | None = None
+        self._retried: set[InferRequest] = set()
+        self._next_id = 1
+        self._execution_ns = 0
+        self._readiness: asyncio.Task[bool] | None = None
+        self._open = OpenRequests(context.decoder, context.statistics, self, self._on_request_end)
+        self._watchdog = Watchdog(context.host.loop, context.limits, self._on_hang)
+        self._supervisor = Supervisor(
+            plan,
+            context,
+            SupervisorHooks(self._on_frame, self._on_death, self._on_started, self._on_start_failed, self._pump, self._is_idle),
+        )
+
+    def adopt(self, started: StartedWorker) -> None:
+        """Take the worker that was started when the model was loaded."""
+        self._supervisor.adopt(started)
+
+    # See `Instance`.
+
+    @property
+    def run_length(self) -> int:
+        """See `Instance.run_length`."""
+        return _MAX_RUN_LENGTH if 0 < self._execution_ns < _SHORT_EXECUTION_NS else 1
+
+    @property
+    def open_count(self) -> int:
+        """See `Instance.open_count`."""
+        running = {number for work in self._running for number in _ids(work)}
+        return self._open.unended_count(running) + sum(len(work.requests) for work in self._waiting)
+
+    def submit(self, batch: Batch, on_done: OnDone) -> None:
+        """See `Instance.submit`."""
+        self._waiting.append(_Work(batch.requests, on_done))
+        self._pump()
+
+    def submit_run(self, batches: list[Batch], on_done: OnDone) -> None:
+        """See `Instance.submit_run`."""
+        self._waiting.extend([_Work(batch.requests, None) for batch in batches])
+        self._waiting[-1].on_done = on_done
+        self._pump()
+
+    @property
+    def resident_bytes(self) -> int:
+        """The worker's memory in bytes, 0 while there is none."""
+        return self._supervisor.resident_bytes()
+
+    async def check_ready(self) -> bool:
+        """Ask the model's `is_ready`, once at a time; without an answer within five seconds it isn't."""
+        worker = self._supervisor.worker
+        if worker is None:
+            return False
+        if not worker.has_is_ready:
+            return True
+        if self._readiness is None or self._readiness.done():
+            self._readiness = self._context.host.loop.create_task(_ask_ready(worker.process))
+        return await asyncio.shield(self._readiness)
+
+    async def close(self) -> None:
+        """Let the model finalize and end the worker. What it still held fails."""
+        self._watchdog.close()
+        await self._supervisor.close(self._context.host.settings.stop_timeout_s)
+        self._lose(unavailable(f"model '{self._context.plan.name}' was unloaded"), may_retry=False)
+
+    def send_later(self, frame: bytes) -> None:
+        """See `FrameSender`."""
+        if self._process is not None:
+            self._process.send_later(frame)
+
+    # To the worker.
+
+    def _pump(self) -> None:
+        """Send what waits, as far as the worker is there and has room."""
+        process, waiting = self._process, self._waiting
+        frames: list[bytes] = []
+        while waiting and process is not None and self._copying is None:
+            work = waiting[0]
+            if not self._prepare(work):
+                continue
+            try:
+                frame = self._encode(process, work)
+            except ArenaFull as full:
+                if self._running and not full.is_hopeless:
+                    break  # Memory comes free with what runs.
+                waiting.popleft()
+                self._refuse(work, full)
+                continue
+            waiting.popleft()
+            if frame is not None:
+                frames.append(frame)
+        if frames and process is not None:
+            process.send(*frames)
+
+    def _prepare(self, work: _Work) -> bool:
+        """Leave out requests that were cancelled while they waited; return whether any is left."""
+        if any(request.is_cancelled for request in work.requests):
+            work.requests = [request for request in work.requests if not request.is_cancelled]
+        if not work.requests:
+            self._waiting.popleft()
+            self._finish(work)
+        return bool(work.requests)
+
+    def _encode(self, process: WorkerProcess, work: _Work) -> bytes | None:
+        """Return the EXECUTE of a batch that is now running, or None when a thread copies its tensors first."""
+        work.started_ns = _now_ns()
+        layout = BlockLayout()
+        tail = self._context.encoder.encode(work.requests, layout)
+        if layout.size:
+            work.block = process.arena.allocate(layout.size)
+            view = process.arena.view(work.block)
+            if layout.size > _LARGE_BATCH_BYTES:
+                self._copying = work
+                self._context.host.pool.submit(partial(self._copy, process, work, layout, view, tail))
+                return None
+            layout.copy_to(view)
+        return self._started(work, tail)
+
+    def _copy(self, process: WorkerProcess, work: _Work, layout: BlockLayout, view: memoryview, tail: bytes) -> Completion:
+        layout.copy_to(view)
+
+        def send() -> None:
+            self._copying = None
+            if self._process is process:
+                process.send(self._started(work, tail))
+            else:
+                self._waiting.appendleft(work)  # The worker has died meanwhile.
+            self._pump()
+
+        return send
+
+    def _started(self, work: _Work, tail: bytes) -> bytes:
+        """Return the frame that starts a batch, with its requests open from now on."""
+        work.first_id = self._next_id
+        self._next_id += len(work.requests)
+        work.gather_ns = _now_ns() - work.started_ns
+        for number, request in enumerate(work.requests, work.first_id):
+            self._open.add(number, request)
+        if not self._running:
+            self._watchdog.start(work.requests)
+        self._running.append(work)
+        return pack(Kind.EXECUTE, work.first_id, tail, block=work.block)
+
+    def _refuse(self, work: _Work, full: ArenaFull) -> None:
+        error = unavailable(f"the inputs of this batch of model '{self._context.plan.name}' don't fit: {full}")
+        for request in work.requests:
+            request.responder.fail(error)
+        self._finish(work)
+
+    # From the worker.
+
+    def _on_frame(self, frame: Frame) -> None:
+        kind = frame.kind
+        if kind == Kind.RESULT:
+            self._take_result(frame)
+        elif kind == Kind.RESPONSE:
+            self._take_response(frame)
+        elif kind == Kind.RETURNED:
+            self._take_returned(frame)
+        elif self._calls is None or not self._calls.take(frame):
+            worker = self._supervisor.worker
+            if worker is not None:
+                worker.queries.take(frame)
+
+    def _take_result(self, frame: Frame) -> None:
+        assert self._outputs is not None
+        work = self._end_running(frame)
+        data, lease = self._outputs.borrow(frame)
+        decoder, began_ns, succeeded = self._context.decoder, _now_ns(), 0
+        messages = decoder.read(frame.tail)
+        if not isinstance(messages, list) or len(messages) != len(work.requests):
+            raise BrokenWorkerError(f"a batch of {len(work.requests)} requests has the responses {messages!r:.200}")
+        ended: list[tuple[InferRequest, object]] = []
+        for number, message in enumerate(messages, work.first_id):
+            if message.get("none"):
+                continue
+            request = self._open.pop(number)
+            if request is not None and not request.responder.has_ended:
+                ended.append((request, decoder.response(message, request, data)))
+        del data
+        self._outputs.settle(frame, lease)
+        for request, response in ended:
+            if isinstance(response, InferenceServerError):
+                request.responder.fail(response)
+            else:
+                succeeded += request.responder.send(response)  # type: ignore[arg-type]
+        self._record(work, succeeded, frame.value, _now_ns() - began_ns)
+        self._supervisor.prove()
+        self._finish(work)
+
+    def _take_returned(self, frame: Frame) -> None:
+        work = self._end_running(frame)
+        if frame.flags & FLAG_FAILED:
+            error = model_error(parse(frame.tail)["error"])
+            for number in _ids(work):
+                request = self._open.pop(number)
+                if request is not None:
+                    request.responder.fail(error)
+            self._record(work, 0, frame.value, 0)
+        else:
+            self._supervisor.prove()
+            self._record(work, len(work.requests), frame.value, 0)
+        self._finish(work)
+
+    def _take_response(self, frame: Frame) -> None:
+        assert self._outputs is not None
+        data, lease = self._outputs.borrow(frame)
+        self._open.take_response(frame, data)
+        del data
+        self._outputs.settle(frame, lease)
+
+    def _end_running(self, frame: Frame) -> _Work:
+        """Return the batch that `execute` has returned of; the next one is running from now on."""
+        if not self._running or self._running[0].first_id != frame.id:
+            raise BrokenWorkerError(f"batch {frame.id} has ended, which isn't the one that ran")
+        work = self._running.popleft()
+        if frame.flags & FLAG_RELEASED and self._process is not None:
+            self._process.arena.release(work.block.segment, work.block.offset)
+        if self._running:
+            self._watchdog.start(self._running[0].requests)
+        else:
+            self._watchdog.stop()
+        self._execution_ns = (self._execution_ns * 3 + frame.value) // 4 or 1
+        return work
+
+    def _record(self, work: _Work, succeeded: int, infer_ns: int, output_ns: int) -> None:
+        size = queue_ns = 0
+        for request in work.requests:
+            size += request.batch_size
+            queue_ns += work.started_ns - request.enqueued_ns
+        share = succeeded / len(work.requests)
+        self._context.statistics.record_execution(size, succeeded, int(queue_ns * share), work.gather_ns, infer_ns, output_ns)
+
+    def _finish(self, work: _Work) -> None:
+        """Say that a batch is over, when it is the last of its run."""
+        on_done, work.on_done = work.on_done, None
+        if on_done is not None:
+            on_done(self)
+        if self._waiting:
+            self._pump()
+        self._on_request_end()
+
+    def _on_request_end(self) -> None:
+        if self._calls is not None:
+            self._context.host.loop.call_soon(self._calls.caller_cancelled)
+        if not self._running:
+            self.on_open_zero()
+
+    # Death and return.
+
+    def _on_started(self, started: StartedWorker) -> None:
+        process = started.process
+        host = self._context.host
+        self._process = process
+        self._outputs = WorkerOutputs(process, host.loop)
+        self._calls = NestedCalls(host, process, self._outputs, self._callers)
+        self._owner.on_up(self)
+        self._pump()
+
+    def _on_death(self, death: Death) -> None:
+        self._process = None
+        self._watchdog.stop()
+        if self._calls is not None:
+            self._calls.cancel_all()
+        self._owner.on_down(self, death.text, is_lasting=False)
+        self._lose(backend_error(unavailable(death.text)), may_retry=self._context.limits.retries_on_death)
+
+    def _lose(self, error: InferenceServerError, *, may_retry: bool) -> None:
+        """The worker is gone: fail what it had begun, keep what it hadn't, and give the runs back to the scheduler."""
+        running, self._running = list(self._running), deque()
+        done = [work.on_done for work in (*running, *self._waiting) if work.on_done is not None]
+        for work in (*running, *self._waiting):
+            work.on_done = None
+        again = self._retried_work(running[:1]) if may_retry else []
+        self._waiting.extendleft(reversed(again + [_Work(self._reclaim(work), None) for work in running[1:]]))
+        self._open.fail_all(error)
+        for on_done in done:
+            on_done(self)
+        self._on_request_end()
+
+    def _retried_work(self, begun: list[_Work]) -> list[_Work]:
+        """Return the requests of the batch that was running, each alone, if they had neither response nor retry."""
+        again = []
+        for work in begun:
+            for number, request in enumerate(work.requests, work.first_id):
+                if request in self._retried:
+                    self._retried.discard(request)
+                    self._owner.poison_count += 1
+                elif not self._open.sent_count(number) and self._open.pop(number) is not None:
+                    self._retried.add(request)
+                    again.append(_Work([request], None))
+        return again
+
+    def _reclaim(self, work: _Work) -> list[InferRequest]:
+        """Return the requests of a batch that the worker had not begun."""
+        return [request for number in _ids(work) if (request := self._open.pop(number)) is not None]
+
+    def _on_start_failed(self, error: InferenceServerError) -> None:
+        """Nothing may wait for a worker that doesn't come."""
+        waiting, self._waiting = self._waiting, deque()
+        self._owner.on_down(self, error.message, is_lasting=True)
+        for work in waiting:
+            for request in work.requests:
+                request.responder.fail(backend_error(unavailable(error.message)))
+        self._on_request_end()
+
+    def _on_hang(self, limit_s: float) -> None:
+        if self._process is not None:
+            self._process.kill("hang", f"execute didn't return within its limit of {limit_s:g} seconds")
+
+    def _is_idle(self) -> bool:
+        return not (self._running or self._waiting or len(self._open) or self._copying)
+
+    def _callers(self) -> list[InferRequest]:
+        return list(islice(self._running[0].requests, None)) if self._running else []
+
+
+async def _ask_ready(process: WorkerProcess) -> bool:
+    try:
+        answer = await process.ask(Kind.CHECK_READY, {}, _CHECK_READY_SECONDS)
+    except InferenceServerError:
+        return False  # Its text is in the log; not ready is the whole answer.
+    return bool(answer.get("is_ready"))
+
+
+def _ids(work: _Work) -> range:
+    return range(work.first_id, work.first_id + len(work.requests))

@@ -1,0 +1,73 @@
+"""The blocks of a worker's arena as the server uses them: copied when small, held until sent when large.
+
+Owns when the worker gets a block back. A client that reads slowly may hold blocks; beyond a limit its data is copied out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+
+from naiad.execution.process.decode import Buffer
+from naiad.execution.process.process import WorkerProcess
+from naiad.memory.lease import Lease, Leases
+from naiad.worker.frames import Frame, Kind, pack, pack_blocks
+
+# To copy 32 kB takes less than to hold a block and to say later that it is free.
+COPY_BYTES = 1 << 15
+MAX_PINNED_BYTES = 256 << 20
+
+
+class WorkerOutputs:
+    """See the module; one per worker. Arrays over a block may die on any thread."""
+
+    def __init__(self, process: WorkerProcess, loop: asyncio.AbstractEventLoop) -> None:
+        self._process = process
+        self._loop = loop
+        self._leases = Leases(self._on_return)
+
+    def borrow(self, frame: Frame) -> tuple[Buffer, Lease | None]:
+        """Return the data of a frame's block, and the lease to `settle` once arrays over it were made (None: it is a copy).
+
+        Raises ValueError when the block isn't in the worker's memory.
+        """
+        if not frame.size:
+            return b"", None
+        view = self._process.mapping.view(frame.segment, frame.offset, frame.size)
+        if frame.size <= COPY_BYTES:
+            data = bytes(view)
+            self._release([(frame.segment, frame.offset)])
+            return data, None
+        if self._leases.pinned_bytes + frame.size > MAX_PINNED_BYTES:
+            copy = np.frombuffer(view, np.uint8).copy()
+            self._release([(frame.segment, frame.offset)])
+            return copy, None
+        lease = self._leases.lend(frame.segment, frame.offset, view)
+        return lease.array, lease
+
+    def settle(self, frame: Frame, lease: Lease | None) -> None:
+        """Say that all arrays over the block were made. The caller holds none of its own."""
+        if lease is not None and lease.settle():
+            self._release([(frame.segment, frame.offset)])
+
+    def drop(self, frame: Frame) -> None:
+        """Give a block back unread."""
+        if frame.size:
+            self._release([(frame.segment, frame.offset)])
+
+    def _release(self, blocks: list[tuple[int, int]]) -> None:
+        self._process.send_later(pack(Kind.RELEASE, 0, pack_blocks(blocks)))
+
+    def _on_return(self) -> None:
+        """An array died, maybe on another thread or in a garbage collection."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._release_returned)
+
+    def _release_returned(self) -> None:
+        returned = self._leases.returned
+        blocks = []
+        while returned:
+            blocks.append(returned.popleft())
+        if blocks:
+            self._release(blocks)

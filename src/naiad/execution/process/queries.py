@@ -1,0 +1,94 @@
+"""What a model asks of the server besides inference: model control, custom metrics.
+
+Owns the answers to QUERY and METRIC frames of one worker, from its start on. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+
+from naiad.errors import InferenceServerError, invalid_argument
+from naiad.execution.process.context import WorkerHost
+from naiad.execution.process.decode import parse
+from naiad.execution.process.process import WorkerIdentity, WorkerProcess
+from naiad.worker.frames import Frame, Kind, pack
+
+_log = logging.getLogger("naiad.model")
+
+
+class WorkerQueries:
+    """See the module. The worker's metrics go with it: `close`."""
+
+    def __init__(self, host: WorkerHost, identity: WorkerIdentity) -> None:
+        self._host = host
+        self._identity = identity
+        self._process: WorkerProcess | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._kinds: dict[str, Callable[[dict[str, Any]], Awaitable[Any]]] = {
+            "load_model": self._load_model,
+            "unload_model": self._unload_model,
+            "is_model_ready": self._is_model_ready,
+            "metric_value": self._metric_value,
+        }
+
+    def attach(self, process: WorkerProcess) -> None:
+        """Take the way back to the worker."""
+        self._process = process
+
+    def take(self, frame: Frame) -> None:
+        """Take a QUERY or METRIC; other kinds have no meaning here. May raise BrokenWorkerError."""
+        if frame.kind == Kind.QUERY:
+            task = self._host.loop.create_task(self._answer(frame))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif frame.kind == Kind.METRIC:
+            self._change_metric(parse(frame.tail))
+
+    def close(self) -> None:
+        """Take the worker's metrics back: it is gone."""
+        self._host.metrics.drop_owner(self)
+
+    def _change_metric(self, message: dict[str, Any]) -> None:
+        try:
+            self._host.metrics.apply(self, message)
+        except InferenceServerError as error:
+            _log.error("a custom metric of model '%s' is wrong: %s", self._identity.model, error.message)
+
+    async def _answer(self, frame: Frame) -> None:
+        try:
+            question = parse(frame.tail)
+            ask = self._kinds.get(question["name"])
+            if ask is None:
+                raise invalid_argument(f"there is no question '{question['name']}'")
+            answer: dict[str, Any] = {"value": await ask(question["arguments"])}
+        except InferenceServerError as error:
+            answer = {"error": [error.code.value, error.message]}
+        if self._process is not None:
+            self._process.send(pack(Kind.ANSWER, frame.id, orjson.dumps(answer)))
+
+    async def _load_model(self, arguments: dict[str, Any]) -> None:
+        parameters: dict[str, Any] = {}
+        if arguments.get("config"):
+            parameters["config"] = arguments["config"]
+        for name, content in arguments.get("files", {}).items():
+            parameters[name] = base64.b64decode(content)
+        await self._host.service.load_model(arguments["model_name"], parameters)
+
+    async def _unload_model(self, arguments: dict[str, Any]) -> None:
+        await self._host.service.unload_model(arguments["model_name"], bool(arguments.get("unload_dependents")))
+
+    async def _is_model_ready(self, arguments: dict[str, Any]) -> bool:
+        try:
+            return await self._host.service.is_model_ready(arguments["model_name"], arguments.get("model_version", ""))
+        except InferenceServerError:
+            # Unknown and not ready are the same answer to this question.
+            return False
+
+    async def _metric_value(self, arguments: dict[str, Any]) -> float:
+        return self._host.metrics.value(arguments["family"], arguments["labels"])

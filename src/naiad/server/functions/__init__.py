@@ -1,0 +1,1 @@
+"""`naiad serve module:function`: functions on the command line, run in worker processes."""

@@ -1,0 +1,109 @@
+"""One EXECUTE in the worker, from its frame to its RESULT or RETURNED.
+
+Owns the rules of what `execute` may return. Each request of the batch gets what is its own: answers are never paired by guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from naiad.worker.api.request import InferenceRequest
+from naiad.worker.api.response import InferenceResponse
+from naiad.worker.batches import BlockWriter, received_requests
+from naiad.worker.frames import FLAG_FAILED, FLAG_RELEASED, Frame, Kind, pack
+from naiad.worker.messages import RequestMessage, ResponseMessage
+from naiad.worker.runtime import Runtime, as_json
+
+
+class ContractError(Exception):
+    """What the model did against its contract; the text is for the client."""
+
+
+class Batch:
+    """See the module. `requests` are for `execute`; one of the `take…` methods and then `reply` are called once."""
+
+    def __init__(self, frame: Frame, messages: Sequence[RequestMessage], runtime: Runtime, model_name: str) -> None:
+        self._frame = frame
+        self._messages = messages
+        self._runtime = runtime
+        self._model_name = model_name
+        self._lease = runtime.lend(frame)
+        self._writer = BlockWriter()
+        self._responses: list[ResponseMessage] | None = None
+        self._error = ""
+        runtime.open_requests(frame.id, messages)
+        self.requests = received_requests(frame.id, messages, self._lease.array)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether `execute` raised or returned what it may not."""
+        return bool(self._error)
+
+    def take(self, returned: Any) -> None:
+        """Take what `execute` returned. Raises ContractError when it may not return that."""
+        requests, self.requests = self.requests, []
+        if self._runtime.is_decoupled:
+            if returned is not None:
+                raise ContractError(
+                    f"Python model '{self._model_name}' is using the decoupled mode and the execute function must return None, "
+                    f"it returned a {type(returned).__name__}"
+                )
+            return
+        _check(returned, len(requests))
+        self._responses = [self._message(*item) for item in zip(requests, self._messages, returned)]
+
+    def take_error(self, text: str) -> None:
+        """Take that `execute` raised, or returned what it may not: every request without an answer gets `text`."""
+        self.requests = []
+        self._error = text
+        self._responses = None
+        for index in range(len(self._messages)):
+            self._runtime.open.pop(self._frame.id + index, None)
+
+    def reply(self, duration_ns: int) -> bytes:
+        """Return the frame that ends the batch. What the caller still holds of the tensors keeps their memory in use."""
+        frame, runtime = self._frame, self._runtime
+        flags = FLAG_RELEASED if self._lease.settle() and frame.size else 0
+        if self._responses is not None:
+            return runtime.result(frame, self._responses, self._writer, flags=flags, duration_ns=duration_ns)
+        tail = b""
+        if self._error:
+            flags |= FLAG_FAILED
+            tail = as_json({"error": ["INTERNAL", self._error]})
+        return pack(Kind.RETURNED, frame.id, tail, flags=flags, value=duration_ns)
+
+    def _message(
+        self, request: InferenceRequest, message: RequestMessage, response: InferenceResponse | None
+    ) -> ResponseMessage:
+        if response is None:
+            if request.has_sender:
+                return {"none": True}
+            error = (
+                f"execute of model '{self._model_name}' returned None for this request, which is allowed only when its "
+                "response sender answers it"
+            )
+        request.close()
+        self._runtime.open.pop(request.runtime_id, None)
+        if response is None:
+            return {"error": ("INTERNAL", error)}
+        if request.has_answer:
+            error = f"model '{self._model_name}' answered the request by its response sender and returned a response too"
+            return {"error": ("INTERNAL", error)}
+        return self._runtime.message_of(response, message.get("outputs", ()), self._writer)
+
+
+def _check(returned: Any, count: int) -> None:
+    if not isinstance(returned, list):
+        raise ContractError(f"Expected a list in the execute return, found type '{type(returned).__name__}'")
+    if len(returned) != count:
+        raise ContractError(
+            "Number of InferenceResponse objects do not match the number of InferenceRequest objects. InferenceRequest(s) size "
+            f"is:{count}, and InferenceResponse(s) size is:{len(returned)}: expected {count} responses, got {len(returned)}"
+        )
+    for item in returned:
+        if item is not None and not isinstance(item, InferenceResponse):
+            raise ContractError(
+                "Expected an 'InferenceResponse' object in the execute function return list, found type "
+                f"'{type(item).__name__}'"
+            )

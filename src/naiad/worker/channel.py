@@ -1,0 +1,157 @@
+"""The worker's end of the control socket.
+
+Owns reading and writing of frames on any thread. There is no reading thread: whoever waits for something reads, and others who
+wait meanwhile are woken by him. So the main thread gets a batch without a hand-over, and a model that computes for an hour
+costs nothing. What a frame means is the runtime's part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from naiad.worker.frames import Frame, FrameReader
+
+_RECEIVE_BYTES = 1 << 18
+
+
+class Channel:
+    """See the module.
+
+    `dispatch` is called with each frame while `mutex` is held: it must not send, wait, or run code of the model. `on_end` is
+    called when the server is gone, and doesn't return.
+    """
+
+    def __init__(self, sock: socket.socket, dispatch: Callable[[Frame], None], on_end: Callable[[], None]) -> None:
+        self.mutex = threading.Condition(threading.Lock())
+        self._sock = sock
+        self._dispatch = dispatch
+        self._on_end = on_end
+        self._frames = FrameReader()
+        self._has_reader = False
+        self._waiters = 0
+        self._send_lock = threading.Lock()
+        self._outbox: deque[bytes] = deque()
+        self._loops: dict[asyncio.AbstractEventLoop, int] = {}
+
+    def send(self, data: bytes) -> None:
+        """Send whole frames; blocks while the server doesn't take them."""
+        with self._send_lock:
+            self._sendall(data)
+        if self._outbox:
+            self._flush()
+
+    def send_with_descriptor(self, data: bytes, descriptors: socket.socket, fd: int) -> None:
+        """Send `fd` over the socket `descriptors`, then the frames that speak of it."""
+        with self._send_lock:
+            socket.send_fds(descriptors, [b"\0"], [fd])
+            self._sendall(data)
+        if self._outbox:
+            self._flush()
+
+    def post(self, data: bytes) -> None:
+        """Send whole frames from a place that may hold any lock, such as a garbage collection: at once, or right after who is
+        sending now.
+        """
+        self._outbox.append(data)
+        self._flush()
+
+    def wait(self, is_done: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """Return True when `is_done()`, which is called with the mutex held, or False when the time is up; read meanwhile."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self.mutex:
+            while not is_done():
+                left_s = None if deadline is None else deadline - time.monotonic()
+                if left_s is not None and left_s <= 0:
+                    return False
+                if self._has_reader:
+                    self._wait_for_reader(left_s)
+                else:
+                    self._read(left_s)
+        return True
+
+    def poll(self) -> None:
+        """Take what has come, without waiting; nothing when somebody reads already."""
+        with self.mutex:
+            if not self._has_reader:
+                self._take_ready()
+
+    def read_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let `loop`, which runs on this thread, read as often as `leave` hasn't been called for it."""
+        count = self._loops.get(loop, 0)
+        if not count:
+            loop.add_reader(self._sock.fileno(), self.poll)
+        self._loops[loop] = count + 1
+
+    def leave(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take one `read_on` back."""
+        count = self._loops.pop(loop) - 1
+        if count:
+            self._loops[loop] = count
+        else:
+            loop.remove_reader(self._sock.fileno())
+
+    def _wait_for_reader(self, timeout_s: float | None) -> None:
+        self._waiters += 1
+        try:
+            self.mutex.wait(timeout_s)
+        finally:
+            self._waiters -= 1
+
+    def _read(self, timeout_s: float | None) -> None:
+        """Be the reader for one turn; the mutex is held before and after, not while waiting."""
+        self._has_reader = True
+        self.mutex.release()
+        data = None
+        try:
+            if timeout_s is None or select.select([self._sock], [], [], timeout_s)[0]:
+                data = self._receive(0)
+        finally:
+            self.mutex.acquire()
+            self._has_reader = False
+            if self._waiters:
+                self.mutex.notify_all()
+        if data is not None:
+            self._take(data)
+
+    def _take_ready(self) -> None:
+        data = self._receive(socket.MSG_DONTWAIT)
+        if data is not None:
+            self._take(data)
+
+    def _receive(self, flags: int) -> bytes | None:
+        """Return what has come, None when that is nothing."""
+        try:
+            return self._sock.recv(_RECEIVE_BYTES, flags)
+        except BlockingIOError:
+            return None
+        except ConnectionError:
+            return b""
+
+    def _take(self, data: bytes) -> None:
+        if not data:
+            self._on_end()
+        for frame in self._frames.feed(data):
+            self._dispatch(frame)
+        if self._waiters:
+            self.mutex.notify_all()
+
+    def _flush(self) -> None:
+        """Send what was posted, unless somebody sends now: he does it when he is through."""
+        while self._outbox and self._send_lock.acquire(blocking=False):
+            try:
+                while self._outbox:
+                    self._sendall(self._outbox.popleft())
+            finally:
+                self._send_lock.release()
+
+    def _sendall(self, data: bytes) -> None:
+        try:
+            self._sock.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            self._on_end()

@@ -1,0 +1,46 @@
+"""Texts about exceptions of a model: short ones for clients, whole ones for the log.
+
+Owns their form and length.
+"""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+MAX_MESSAGE_CHARS = 2000
+_MAX_TRACEBACK_CHARS = 20_000
+_OWN_FOLDER = str(Path(__file__).parent)
+
+
+def short(error: BaseException) -> str:
+    """Return type, text and the place in the model's code where it was raised, at most some 2,000 characters."""
+    text = f"{type(error).__name__}: {cut(_text_of(error), MAX_MESSAGE_CHARS)}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OWN_FOLDER)]
+    if not frames:
+        return text
+    last = frames[-1]
+    return f"{text}\n\nAt:\n  {last.filename}({last.lineno}): {last.name}\n"
+
+
+def whole(error: BaseException) -> str:
+    """Return the whole traceback, without the worker's own frames at its beginning."""
+    begin = error.__traceback__
+    while begin is not None and begin.tb_next is not None and begin.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
+        begin = begin.tb_next
+    lines = traceback.format_exception(type(error), error, begin)
+    return cut("".join(lines), _MAX_TRACEBACK_CHARS)
+
+
+def cut(text: str, limit: int) -> str:
+    """Return `text`, or its beginning and how much was left out."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}… ({len(text) - limit} characters more)"
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as second:
+        return f"(its text can't be had: {type(second).__name__})"

@@ -1,0 +1,236 @@
+"""The order of a worker's work: import, complete, start, batches, end. One model, one thread; an async model's loop is on it.
+
+Owns which code of the model runs when, and what becomes of its exceptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from naiad.worker import faults
+from naiad.worker.api.model_config import ModelConfig
+from naiad.worker.batch import Batch, ContractError
+from naiad.worker.batches import LayoutReader
+from naiad.worker.frames import Frame, Kind
+from naiad.worker.program import import_model
+from naiad.worker.runtime import Runtime
+
+# So long an answer may wait for those of the batches that came with its own.
+_COALESCE_NS = 100_000
+
+
+class ModelLoop:
+    """See the module."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._layouts = LayoutReader()
+        self._class: type[Any] | None = None
+        self.model: Any = None
+        self.name = self._instance = ""
+        self._is_async = False
+        self._unsent: list[bytes] = []
+        self._unsent_since_ns = 0
+        self._questions: dict[int, Callable[[dict[str, Any]], Any]] = {
+            Kind.LOAD: self._load,
+            Kind.COMPLETE_CONFIG: self._complete_config,
+            Kind.INITIALIZE: self._initialize,
+        }
+
+    def run(self) -> None:
+        """Work until the server says FINALIZE."""
+        while not self._is_async:
+            frame = self._runtime.next_work()
+            if frame.kind == Kind.EXECUTE:
+                self._execute(frame)
+            elif frame.kind == Kind.FINALIZE:
+                self.finalize(frame)
+                return
+            else:
+                self._answer(frame)
+        asyncio.run(_AsyncLoop(self, self._runtime).run())
+
+    # Questions.
+
+    def _answer(self, frame: Frame) -> None:
+        """Answer a question of the server's; whatever the model raises is the answer."""
+        try:
+            if frame.kind == Kind.CHECK_READY:
+                answer: Any = {"is_ready": self._is_ready()}
+            else:
+                answer = self._questions[frame.kind](json.loads(frame.tail))
+        except BaseException as error:
+            self.say_failed(frame, error)
+        else:
+            self._runtime.say(Kind.DONE, frame.id, answer)
+
+    def say_failed(self, frame: Frame, error: BaseException) -> None:
+        """Answer a question with what the model raised."""
+        self._runtime.say(Kind.FAILED, frame.id, {"message": faults.short(error), "traceback": faults.whole(error)})
+
+    def _load(self, message: Any) -> dict[str, Any]:
+        self._class = import_model(message)
+        self.name = message["name"]
+        return {"has_auto_complete": hasattr(self._class, "auto_complete_config")}
+
+    def _complete_config(self, message: dict[str, Any]) -> dict[str, Any]:
+        assert self._class is not None
+        if not hasattr(self._class, "auto_complete_config"):
+            return {"config": message["config"]}
+        completed = self._class.auto_complete_config(ModelConfig(json.dumps(message["config"])))
+        if not isinstance(completed, ModelConfig):
+            raise TypeError(
+                f"auto_complete_config must return the ModelConfig that it got, it returned a {type(completed).__name__}"
+            )
+        return {"config": completed.as_dict()}
+
+    def _initialize(self, message: Any) -> dict[str, Any]:
+        assert self._class is not None
+        self._runtime.begin(self.name, message)
+        self._instance = message["args"]["model_instance_name"]
+        model = self._class()
+        if hasattr(model, "initialize"):
+            model.initialize(message["args"])
+        self.model = model
+        self._runtime.can_call = True
+        self._is_async = inspect.iscoroutinefunction(getattr(model, "execute", None))
+        return {"has_is_ready": hasattr(model, "is_ready")}
+
+    def _is_ready(self) -> bool:
+        if not hasattr(self.model, "is_ready"):
+            return True
+        answer = self.model.is_ready()
+        if inspect.isawaitable(answer):
+            answer = asyncio.run(_awaited(answer))
+        return bool(answer)
+
+    def finalize(self, frame: Frame) -> None:
+        """Run the model's `finalize` and answer."""
+        self._flush()
+        self._runtime.can_call = False
+        try:
+            if hasattr(self.model, "finalize"):
+                self.model.finalize()
+        except BaseException as error:
+            self.say_failed(frame, error)
+        else:
+            self._runtime.say(Kind.DONE, frame.id, {})
+
+    # Batches.
+
+    def batch(self, frame: Frame) -> Batch:
+        """Return the batch of an EXECUTE."""
+        return Batch(frame, self._layouts.read(frame.tail), self._runtime, self.name)
+
+    def execute_method(self) -> Any:
+        """Return the model's `execute`. Raises ContractError when it has none."""
+        execute = getattr(self.model, "execute", None)
+        if execute is None:
+            raise ContractError(f"Python model {self.name} does not implement `execute` method.")
+        return execute
+
+    def text_of(self, error: BaseException) -> str:
+        """Return what clients get to read of `error`; the log gets the whole of it."""
+        if isinstance(error, ContractError):
+            return str(error)
+        self._runtime.log("ERROR", f"execute of '{self._instance}' raised:\n{faults.whole(error)}")
+        return f"Failed to process the request(s) for model instance '{self._instance}', message: {faults.short(error)}"
+
+    def _execute(self, frame: Frame) -> None:
+        """Run a batch and send its result; with more work at hand, the results go together."""
+        batch = self.batch(frame)
+        began_ns = ended_ns = time.monotonic_ns()
+        try:
+            returned = self.execute_method()(batch.requests)
+            ended_ns = time.monotonic_ns()
+            batch.take(returned)
+            del returned
+        except BaseException as error:
+            ended_ns = max(ended_ns, time.monotonic_ns())
+            batch.take_error(self.text_of(error))
+        self._send(batch.reply(ended_ns - began_ns), began_ns, ended_ns)
+
+    def _send(self, data: bytes, began_ns: int, ended_ns: int) -> None:
+        unsent = self._unsent
+        if not unsent:
+            self._unsent_since_ns = began_ns
+        unsent.append(data)
+        if not self._runtime.work or ended_ns - self._unsent_since_ns > _COALESCE_NS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._unsent:
+            self._runtime.channel.send(b"".join(self._unsent))
+            self._unsent.clear()
+
+
+class _AsyncLoop:
+    """The same for a model whose `execute` is a coroutine function: its event loop waits for work."""
+
+    def __init__(self, owner: ModelLoop, runtime: Runtime) -> None:
+        self._owner = owner
+        self._runtime = runtime
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Work until the server says FINALIZE."""
+        loop = asyncio.get_running_loop()
+        runtime = self._runtime
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(self._wake.set)
+
+        runtime.on_work = wake
+        runtime.channel.read_on(loop)
+        while True:
+            while runtime.work:
+                frame = runtime.work.popleft()
+                if frame.kind == Kind.FINALIZE:
+                    self._owner.finalize(frame)
+                    return
+                self._start(loop, self._execute(frame) if frame.kind == Kind.EXECUTE else self._check_ready(frame))
+            self._wake.clear()
+            if not runtime.work:
+                await self._wake.wait()
+
+    async def _execute(self, frame: Frame) -> None:
+        owner, runtime = self._owner, self._runtime
+        batch = owner.batch(frame)
+        began_ns = time.monotonic_ns()
+        if runtime.is_decoupled:
+            # The next batch may come while this one still awaits.
+            runtime.channel.send(batch.reply(0))
+        try:
+            returned = await owner.execute_method()(batch.requests)
+            batch.take(returned)
+            del returned
+        except BaseException as error:
+            batch.take_error(owner.text_of(error))
+        reply = batch.reply(time.monotonic_ns() - began_ns)
+        if not runtime.is_decoupled or batch.has_failed:
+            runtime.channel.send(reply)
+
+    async def _check_ready(self, frame: Frame) -> None:
+        try:
+            answer = self._owner.model.is_ready() if hasattr(self._owner.model, "is_ready") else True
+            is_ready = bool(await answer if inspect.isawaitable(answer) else answer)
+        except Exception as error:
+            self._owner.say_failed(frame, error)
+        else:
+            self._runtime.say(Kind.DONE, frame.id, {"is_ready": is_ready})
+
+    def _start(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> None:
+        """A loop holds its tasks weakly."""
+        task = loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer

@@ -1,0 +1,335 @@
+"""`Runtime`: the worker around a model: what the frames do to it, and what it says back.
+
+Owns the open requests, the calls under way, both sides of the shared memory, and the implementation of `Host`. Doesn't own the
+order of work (`loop`), the layout of tensors (`batches`) or the socket (`channel`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from naiad.memory.arena import Arena, ArenaFull, ArenaLimits, Block
+from naiad.memory.lease import Lease, Leases
+from naiad.memory.mapping import Mapping
+from naiad.worker.api.errors import TritonModelException
+from naiad.worker.api.request import InferenceRequest
+from naiad.worker.api.response import InferenceResponse
+from naiad.worker.api.tensor import Tensor
+from naiad.worker.batches import BlockWriter, ResponseWriter, received_tensors
+from naiad.worker.calls import CallState, NestedCall
+from naiad.worker.channel import Channel
+from naiad.worker.frames import FLAG_DECOUPLED, FLAG_FINAL, Frame, Kind, pack, pack_blocks, unpack_blocks
+from naiad.worker.messages import CallMessage, InitializeMessage, RequestMessage, ResponseMessage
+
+WINDOW_RESPONSES = 16
+"""So many responses to one request may be on their way unread; the sender waits for credit then."""
+
+_WORK = frozenset((Kind.LOAD, Kind.COMPLETE_CONFIG, Kind.INITIALIZE, Kind.CHECK_READY, Kind.FINALIZE, Kind.EXECUTE))
+# What is smaller is copied out of the server's block at once, which is then free.
+_COPY_BYTES = 1 << 16
+# An arena larger than this shrinks when there was no work for so long.
+_LARGE_ARENA_BYTES = 8 << 20
+_TRIM_SECONDS = 2.0
+
+
+class OpenRequest:
+    """A request that the model hasn't ended. `credit` is how many responses it may send before it must wait."""
+
+    __slots__ = ("credit", "is_cancelled", "wanted")
+
+    def __init__(self, wanted: Sequence[str]) -> None:
+        self.wanted = wanted
+        self.credit = WINDOW_RESPONSES
+        self.is_cancelled = False
+
+
+class Runtime:
+    """See the module, and `worker.api.host.Host` for what the model's objects call."""
+
+    def __init__(self, control: socket.socket, descriptors: socket.socket, limits: ArenaLimits) -> None:
+        self.channel = Channel(control, self._dispatch, _end)
+        self.work: deque[Frame] = deque()
+        self.on_work: Callable[[], None] | None = None
+        self.open: dict[int, OpenRequest] = {}
+        self.is_decoupled = False
+        self.can_call = False
+        self._descriptors = descriptors
+        self._arena = Arena(limits, self._announce, self._retire)
+        self._mapping = Mapping(writable=True)
+        self._leases = Leases(self._release_returned)
+        self._calls: dict[int, CallState] = {}
+        self._answers: dict[int, Frame | None] = {}
+        self._last_id = 0
+        self._takers: dict[int, Callable[[Frame], None]] = {
+            Kind.RELEASE: self._take_release,
+            Kind.CALL_RESPONSE: self._take_call_response,
+            Kind.CANCEL: self._change_open,
+            Kind.CREDIT: self._change_open,
+            Kind.ANSWER: self._take_answer,
+            Kind.SEGMENT: self._map,
+            Kind.SEGMENT_GONE: self._unmap,
+        }
+        self._responses = ResponseWriter("", (), lambda text: self.log("WARNING", text))
+
+    def begin(self, name: str, message: InitializeMessage) -> None:
+        """Take what an instance of model `name` starts with."""
+        self.is_decoupled = message["is_decoupled"]
+        self._responses = ResponseWriter(name, message["outputs"], lambda text: self.log("WARNING", text))
+
+    # What the loop needs.
+
+    def next_work(self) -> Frame:
+        """Wait for the next frame that asks for work."""
+        work = self.work
+        if not work and not self.channel.wait(lambda: bool(work), self._trim_after_s()):
+            self.trim()
+            self.channel.wait(lambda: bool(work))
+        return work.popleft()
+
+    def say(self, kind: Kind, frame_id: int, message: Any = None, **fields: Any) -> None:
+        """Send a frame with a JSON tail."""
+        self.channel.send(pack(kind, frame_id, b"" if message is None else as_json(message), **fields))
+
+    def lend(self, frame: Frame) -> Lease:
+        """Return the lease of a frame's block, which may be empty; unless settled alone, the block is released when its last
+        user is gone.
+        """
+        view = self._mapping.view(frame.segment, frame.offset, frame.size) if frame.size else memoryview(b"")
+        return self._leases.lend(frame.segment, frame.offset, view)
+
+    def open_requests(self, first_id: int, messages: Sequence[RequestMessage]) -> None:
+        """Take the requests of a batch as open."""
+        for index, message in enumerate(messages):
+            self.open[first_id + index] = OpenRequest(message.get("outputs", ()))
+
+    def result(
+        self, frame: Frame, responses: Sequence[ResponseMessage], writer: BlockWriter, *, flags: int, duration_ns: int
+    ) -> bytes:
+        """Return the RESULT of a batch, its tensors copied to shared memory."""
+        try:
+            block = self._write(writer)
+        except TritonModelException as error:
+            responses = [{"error": ("INTERNAL", str(error))} for _ in responses]
+            block = Block(0, 0, 0)
+        return pack(Kind.RESULT, frame.id, as_json(responses), flags=flags, block=block, value=duration_ns)
+
+    def message_of(self, response: InferenceResponse, wanted: Sequence[str], writer: BlockWriter) -> ResponseMessage:
+        """Return the message of a response; see `ResponseWriter.message`."""
+        return self._responses.message(response, wanted, writer)
+
+    def _trim_after_s(self) -> float | None:
+        """Return after how long without work memory is to be given back, None when there is none to give."""
+        return _TRIM_SECONDS if self._arena.size_bytes > _LARGE_ARENA_BYTES else None
+
+    def trim(self) -> None:
+        """Give memory back that isn't in use."""
+        with self.channel.mutex:
+            self._arena.trim()
+
+    # Host.
+
+    def send_response(self, request_id: int, response: InferenceResponse | None, is_final: bool) -> None:
+        """See `Host.send_response`."""
+        request = self.open.get(request_id)
+        if request is None:
+            return
+        if response is not None:
+            self.channel.wait(lambda: request.is_cancelled or request.credit > 0)
+            request.credit -= 1
+        if is_final:
+            self.open.pop(request_id, None)
+        flags = FLAG_FINAL if is_final else 0
+        if request.is_cancelled or response is None:
+            if is_final:
+                self.channel.send(pack(Kind.RESPONSE, request_id, flags=flags))
+            return
+        writer = BlockWriter()
+        message = self._responses.message(response, request.wanted, writer)
+        try:
+            block = self._write(writer)
+        except TritonModelException as error:
+            message, block = {"error": ("INTERNAL", str(error))}, Block(0, 0, 0)
+        self.channel.send(pack(Kind.RESPONSE, request_id, as_json(message), flags=flags, block=block))
+
+    def drop_request(self, request_id: int) -> None:
+        """See `Host.drop_request`."""
+        if self.open.pop(request_id, None) is not None:
+            text = (
+                "the model let go of the request's response sender without the final flag: the request would never have ended"
+            )
+            self.channel.post(pack(Kind.RESPONSE, request_id, as_json({"error": ["INTERNAL", text]}), flags=FLAG_FINAL))
+
+    def is_cancelled(self, request_id: int) -> bool:
+        """See `Host.is_cancelled`."""
+        self.channel.poll()
+        request = self.open.get(request_id)
+        return request is not None and request.is_cancelled
+
+    def call(self, request: InferenceRequest, *, is_decoupled: bool) -> NestedCall:
+        """See `Host.call`."""
+        if not self.can_call:
+            raise TritonModelException("other models can't be called in initialize or finalize, only while requests are served")
+        writer = BlockWriter()
+        message: CallMessage = {**request._message(), "inputs": [writer.add(tensor) for tensor in request.inputs()]}  # type: ignore[typeddict-item]
+        block = self._write(writer)
+        state = CallState()
+        call_id = self._next_id()
+        self._calls[call_id] = state
+        flags = FLAG_DECOUPLED if is_decoupled else 0
+        self.channel.send(pack(Kind.CALL, call_id, as_json(message), flags=flags, block=block))
+        return NestedCall(call_id, state, self.channel, self)
+
+    def query(self, name: str, arguments: dict[str, Any]) -> Any:
+        """See `Host.query`."""
+        question = self._next_id()
+        self._answers[question] = None
+        self.say(Kind.QUERY, question, {"name": name, "arguments": arguments})
+        self.channel.wait(lambda: self._answers[question] is not None)
+        frame = self._answers.pop(question)
+        answer = json.loads(frame.tail) if frame is not None else {}
+        if "error" in answer:
+            raise TritonModelException(answer["error"][1])
+        return answer.get("value")
+
+    def change_metric(self, message: dict[str, Any]) -> None:
+        """See `Host.change_metric`."""
+        self.say(Kind.METRIC, 0, message)
+
+    def log(self, level: str, message: str) -> None:
+        """See `Host.log`."""
+        self.channel.post(pack(Kind.LOG, 0, as_json({"level": level, "message": message})))
+
+    # What nested calls need.
+
+    def read_response(self, frame: Frame) -> InferenceResponse | None:
+        """See `ResponseReader.read_response`."""
+        if not frame.tail:
+            return None
+        message: ResponseMessage = json.loads(frame.tail)
+        return InferenceResponse._received(message, self._received(frame, message))
+
+    def forget_call(self, call_id: int) -> None:
+        """See `ResponseReader.forget_call`."""
+        state = self._calls.pop(call_id, None)
+        if state is not None:
+            self._release(state.arrived)
+
+    def _received(self, frame: Frame, message: ResponseMessage) -> list[Tensor]:
+        outputs = message.get("outputs", [])
+        lease = self.lend(frame)
+        if frame.size > _COPY_BYTES:
+            tensors = received_tensors(outputs, lease.array)
+            is_free = lease.settle()
+        else:
+            tensors = received_tensors(outputs, lease.array.copy())
+            is_free = True
+        if is_free:
+            self._release([frame])
+        return tensors
+
+    def _release_returned(self) -> None:
+        """Tell the server of the blocks that the model has let go. Takes no lock: it may run in a garbage collection."""
+        returned = self._leases.returned
+        with suppress(IndexError):  # Another thread may be faster.
+            while returned:
+                self.channel.post(pack(Kind.RELEASE, 0, pack_blocks([returned.popleft()])))
+
+    def _release(self, frames: Sequence[Frame] | deque[Frame]) -> None:
+        blocks = [(frame.segment, frame.offset) for frame in frames if frame.size]
+        if blocks:
+            self.channel.post(pack(Kind.RELEASE, 0, pack_blocks(blocks)))
+
+    # Memory.
+
+    def _write(self, writer: BlockWriter) -> Block:
+        """Copy what `writer` holds into a block; waits for room while the server still holds blocks."""
+        if not writer.size:
+            return Block(0, 0, 0)
+        block = self._allocate(writer.size)
+        writer.copy_to(self._arena.view(block))
+        return block
+
+    def _allocate(self, size: int) -> Block:
+        """Return a block, when there is room for it. Raises TritonModelException when there can't be."""
+        got: list[Block] = []
+
+        def is_there() -> bool:
+            try:
+                got.append(self._arena.allocate(size))
+            except ArenaFull as error:
+                if error.is_hopeless or not self._arena.block_count:
+                    raise TritonModelException(str(error)) from None
+                return False
+            return True
+
+        self.channel.wait(is_there)
+        return got[0]
+
+    def _announce(self, segment: int, fd: int, size: int) -> None:
+        frame = pack(Kind.SEGMENT, segment, block=Block(segment, 0, size))
+        self.channel.send_with_descriptor(frame, self._descriptors, fd)
+
+    def _retire(self, segment: int) -> None:
+        self.channel.post(pack(Kind.SEGMENT_GONE, segment))
+
+    # Frames.
+
+    def _dispatch(self, frame: Frame) -> None:
+        """Take a frame, with the channel's mutex held."""
+        if frame.kind in _WORK:
+            self.work.append(frame)
+            if self.on_work is not None:
+                self.on_work()
+        else:
+            self._takers[frame.kind](frame)
+
+    def _take_release(self, frame: Frame) -> None:
+        for segment, offset in unpack_blocks(frame.tail):
+            self._arena.release(segment, offset)
+
+    def _take_call_response(self, frame: Frame) -> None:
+        state = self._calls.get(frame.id)
+        if state is None:
+            self._release([frame])
+        else:
+            state.take(frame)
+
+    def _take_answer(self, frame: Frame) -> None:
+        self._answers[frame.id] = frame
+
+    def _map(self, frame: Frame) -> None:
+        _, fds, _, _ = socket.recv_fds(self._descriptors, 1, 1)
+        self._mapping.add(frame.id, fds[0], frame.size)
+
+    def _unmap(self, frame: Frame) -> None:
+        self._mapping.remove(frame.id)
+
+    def _change_open(self, frame: Frame) -> None:
+        request = self.open.get(frame.id)
+        if request is None:
+            return
+        if frame.kind == Kind.CANCEL:
+            request.is_cancelled = True
+        else:
+            request.credit += frame.value
+
+    def _next_id(self) -> int:
+        with self.channel.mutex:
+            self._last_id += 1
+            return self._last_id
+
+
+def as_json(message: Any) -> bytes:
+    """Return a tail."""
+    return json.dumps(message, separators=(",", ":")).encode()
+
+
+def _end() -> None:
+    """The server is gone: so is what the worker is for."""
+    os._exit(0)
