@@ -113,6 +113,16 @@ def test_lines_beyond_the_budget_are_left_out_and_counted(lines):
     assert lines()[BURST:] == [(logging.WARNING, f"p 9 more lines (20 bytes) were left out: {limits}")]
 
 
+def test_a_line_of_a_level_that_is_off_costs_nothing_of_the_budget(caplog):
+    caplog.set_level(logging.WARNING, "naiad.model")
+    loop = Loop()
+    log = ModelLog("", loop)
+    log.write_lines(logging.INFO, [b"x"] * 5 * BURST)
+    log.write_lines(logging.WARNING, [b"y"] * BURST)
+    loop.run()
+    assert caplog.messages == ["y"] * BURST
+
+
 def test_time_gives_room_for_more(lines):
     loop = Loop()
     log = ModelLog("", loop)
