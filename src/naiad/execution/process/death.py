@@ -16,6 +16,8 @@ The others are the server's own doing: `execute` took too long, it held too much
 start, it was no longer needed.
 """
 
+_TAIL = "; the end of its stderr:\n"
+
 
 class BrokenWorkerError(Exception):
     """The worker sent what no worker sends: it can't be trusted further."""
@@ -27,6 +29,11 @@ class Death:
 
     reason: Reason
     text: str
+
+    @property
+    def headline(self) -> str:
+        """The sentence alone, for the log, which has had the lines of stderr already."""
+        return self.text.partition(_TAIL)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,7 @@ def death_of(ending: Ending, identity: WorkerIdentity) -> Death:
     reason, what = _cause(ending)
     text = f"the worker process of {identity}, pid {ending.pid}, {what}"
     if ending.stderr_tail:
-        text = f"{text}; the end of its stderr:\n{ending.stderr_tail}"
+        text = f"{text}{_TAIL}{ending.stderr_tail}"
     return Death(reason, text)
 
 

@@ -84,7 +84,7 @@ class Supervisor:
         await self._end_worker(timeout_s)
 
     def _on_death(self, death: Death) -> None:
-        _log.error("%s", death.text)
+        _log.error("%s", death.headline)
         self._context.owner.restart_counts[death.reason] += 1
         worker, self.worker = self.worker, None
         if worker is not None:

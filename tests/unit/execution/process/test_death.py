@@ -61,3 +61,8 @@ def ending(returncode: int, kill: Kill | None = None, is_starved: bool = False, 
 )
 def test_a_death_says_how_and_why(end, death):
     assert death_of(end, IDENTITY) == death
+
+
+@pytest.mark.parametrize("tail", ["", "one; the end of its stderr:\ntwo"])
+def test_the_headline_is_without_the_end_of_stderr(tail):
+    assert death_of(ending(1, tail=tail), IDENTITY).headline == f"{HEAD} exited with code 1"
