@@ -1,6 +1,6 @@
 """`CustomMetrics`: the metrics that models make themselves, shown on `/metrics` under the models' own names.
 
-Owns their values, who holds them, and the rules that keep the page well-formed. A message is what `worker.api.metrics` says; the
+Owns their values, who holds them, and the rules that keep the page well-formed. Messages are those of `worker.api.metrics`; the
 same family with the same labels is one metric, whoever changes it. Loop thread only.
 """
 
@@ -103,7 +103,10 @@ class CustomMetrics:
             raise invalid_argument(f"a metric's message can't be read: {type(error).__name__}: {error}") from error
 
     def value(self, family: str, labels: Mapping[str, str]) -> float:
-        """Return a counter's or gauge's value. Raises NOT_FOUND for a metric that isn't there, INVALID_ARGUMENT for a histogram."""
+        """Return a counter's or gauge's value.
+
+        Raises NOT_FOUND for a metric that isn't there, INVALID_ARGUMENT for a histogram.
+        """
         known = self._families.get(family)
         metric = known.metrics.get(_key(labels)) if known is not None else None
         if known is None or metric is None:

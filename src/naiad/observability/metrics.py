@@ -7,19 +7,20 @@ belongs to one server: two in a process don't meet. Loop thread only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import islice
 
 from naiad.observability.cpu import CpuSampler
 from naiad.observability.model_metrics import ModelMetricsSource, ModelSeries, model_families
 from naiad.observability.prometheus_text import Family, Kind, Sample, encode, family_lines, header
 
-__all__ = ["OWN_PREFIX", "FamilySource", "MetricsRegistry", "ModelMetricsSource"]
+__all__ = ["OWN_PREFIX", "FamiliesSource", "FamilySource", "MetricsRegistry", "ModelMetricsSource"]
 
 OWN_PREFIX = "naiad_"
 """How the names of families that Triton doesn't have begin."""
 
 FamilySource = Callable[[], Family]
+FamiliesSource = Callable[[], Iterable[Family]]
 
 # Some 14 series a model at well under 1 µs each: a slice is about 1 ms, and must never be 5.
 _MODELS_PER_SLICE = 100
@@ -34,6 +35,7 @@ class MetricsRegistry:
         self._models: dict[tuple[str, str], list[ModelSeries]] = {}
         self._cpu = CpuSampler(interval_ms) if cpu_metrics and CpuSampler.is_available() else None
         self._own: dict[str, FamilySource] = {}
+        self._others: list[FamiliesSource] = []
 
     def add_model(self, source: ModelMetricsSource) -> None:
         """Show a model version from now on, in place of one with the same name and version."""
@@ -60,6 +62,12 @@ class MetricsRegistry:
         if name in self._own:
             raise ValueError(f"there is a metric {name!r} already")
         self._own[name] = source
+
+    def add_families(self, source: FamiliesSource) -> None:
+        """Show families that come and go, under names of their own; `source` is called as that of `add_family` is. It sees to
+        it that no name is another's.
+        """
+        self._others.append(source)
 
     async def render(self) -> bytes:
         """Return the text of a scrape.
@@ -97,6 +105,8 @@ class MetricsRegistry:
             yield from _cpu_families(self._cpu)
         for source in list(self._own.values()):
             yield source()
+        for families in self._others:
+            yield from families()
 
 
 async def _family_chunks(family: Family) -> AsyncIterator[bytes]:

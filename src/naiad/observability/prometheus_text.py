@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -19,18 +19,23 @@ _NOT_IN_LABEL_NAME = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class Kind(Enum):
-    """What a family's values mean: a total that only grows, or a level."""
+    """What a family's values mean: a total that only grows, a level, or how often values were how large."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
+    HISTOGRAM = "histogram"
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One value of a family. Raises ValueError for a label name that the format doesn't allow."""
+    """One value of a family. Raises ValueError for a label name that the format doesn't allow.
+
+    `suffix` is what its line adds to the family's name: `_bucket`, `_sum` or `_count` of a histogram.
+    """
 
     value: float
     labels: Mapping[str, str]
+    suffix: str = ""
 
     def __post_init__(self) -> None:
         for name in self.labels:
@@ -46,7 +51,7 @@ class Family:
     name: str
     kind: Kind
     help: str
-    samples: Sequence[Sample]
+    samples: Iterable[Sample]
 
     def __post_init__(self) -> None:
         if not _METRIC_NAME.fullmatch(self.name):
@@ -80,7 +85,12 @@ def family_lines(family: Family) -> Iterator[str]:
     """Yield the lines of `family`, its header as one."""
     yield header(family.name, family.kind, family.help)
     for sample in family.samples:
-        yield sample_line(family.name, label_block(sample.labels), sample.value)
+        yield sample_line(family.name + sample.suffix, label_block(sample.labels), sample.value)
+
+
+def number_text(value: float) -> str:
+    """Return `value` as the format writes it, a whole number without a point."""
+    return str(int(value)) if value.is_integer() else _float_text(value)
 
 
 def encode(text: str) -> bytes:
