@@ -56,7 +56,9 @@ class Host(Protocol):
         """Put a question to the server and block for the answer (see `Kind.QUERY`)."""
 
     def change_metric(self, message: dict[str, Any]) -> None:
-        """Tell the server of a custom metric (see `worker.api.metrics`); doesn't wait."""
+        """Tell the server of a custom metric (see `worker.api.metrics`), in the order of the calls; doesn't wait. May run in a
+        garbage collection: it takes no lock.
+        """
 
     def log(self, level: str, message: str) -> None:
         """Write to the server's log: level INFO, WARNING, ERROR or VERBOSE."""
