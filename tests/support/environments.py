@@ -13,8 +13,10 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 PYENV_VERSIONS = Path("~/.pyenv/versions").expanduser()
+_ROOT = Path(__file__).parent.parent.parent
 
 
 def make_venv(folder: Path, *, has_numpy: bool = True, interpreter: str | Path = sys.executable) -> Path:
@@ -25,14 +27,24 @@ def make_venv(folder: Path, *, has_numpy: bool = True, interpreter: str | Path =
     return folder
 
 
+def make_foreign_venv(folder: Path, version: str) -> Path:
+    """Make a venv of another Python with the numpy of the project's environment for it; skip the test without them."""
+    interpreters = sorted(PYENV_VERSIONS.glob(f"{version}.*/bin/python"))
+    packages = _ROOT / f".venv-{version}" / "lib" / f"python{version}" / "site-packages"
+    if not interpreters or not (packages / "numpy").is_dir():
+        pytest.skip(f"no Python {version} under {PYENV_VERSIONS}, or no numpy for it in {packages}")
+    venv = make_venv(folder, has_numpy=False, interpreter=interpreters[-1])
+    link_numpy(site_packages(venv), packages)
+    return venv
+
+
 def site_packages(venv: Path) -> Path:
     return next((venv / "lib").glob("python*/site-packages"))
 
 
-def link_numpy(folder: Path) -> None:
-    """Let an interpreter of our version find numpy in `folder`, and nothing else of ours."""
-    installed = Path(np.__file__).parent.parent
-    for path in installed.glob("numpy*"):
+def link_numpy(folder: Path, packages: Path | None = None) -> None:
+    """Let an interpreter find the numpy of `packages` (None: the tests' own) in `folder`, and nothing else of them."""
+    for path in (packages or Path(np.__file__).parent.parent).glob("numpy*"):
         (folder / path.name).symlink_to(path)
 
 
