@@ -87,7 +87,7 @@ def _cause(ending: Ending) -> tuple[Reason, str]:
     if is_killed and ending.kill is not None:
         return ending.kill.reason, f"was killed: {ending.kill.detail}"
     if is_killed and ending.is_starved:
-        return "out_of_memory", "was killed by SIGKILL for lack of memory: the kernel has ended processes since it started"
+        return "out_of_memory", "was killed by SIGKILL, most likely by the kernel for lack of memory"
     return "signal", f"was killed by {_signal_name(-ending.returncode)}"
 
 

@@ -33,7 +33,7 @@ def ending(returncode: int, kill: Kill | None = None, is_starved: bool = False, 
             ending(-signal.SIGKILL, is_starved=True),
             Death(
                 "out_of_memory",
-                f"{HEAD} was killed by SIGKILL for lack of memory: the kernel has ended processes since it started",
+                f"{HEAD} was killed by SIGKILL, most likely by the kernel for lack of memory",
             ),
             id="SIGKILL of the kernel",
         ),
