@@ -66,7 +66,11 @@ class LoadedVersion:
 
 
 class Model:
-    """One model version that is ready to serve. Loop thread only, but for `close`."""
+    """One model version that is loaded. Loop thread only, but for `close`.
+
+    `unready_reason` is why it can't serve for a time, "" when it can; `on_readiness` is called when that changes. `down` are
+    the instances without a worker, each with its reason.
+    """
 
     __slots__ = (
         "_active",
@@ -99,9 +103,6 @@ class Model:
         self.restart_counts: Counter[str] = Counter()
         self.poison_count = 0
         self.down: dict[Instance, str] = {}
-        self.unready_reason = ""
-        self.on_readiness: Callable[[], None] = lambda: None
-        self._idle_callbacks: list[Callable[[], None]] = []
         self._loop = runtime.workers.loop
         self.scheduler: Scheduler = (
             DynamicScheduler([], runtime.clock, plan.dynamic_batching)
@@ -110,8 +111,6 @@ class Model:
         )
         self._instances = self._made_instances(loaded, runtime)
         self._active = [instance for instance, made in zip(self._instances, plan.instances) if not made.is_passive]
-        for instance in self._instances:
-            instance.on_open_zero = self._on_open_zero
         for instance in self._instances:
             instance.on_open_zero = self._on_open_zero
         for instance in self._active:
@@ -186,10 +185,11 @@ class Model:
             self.on_readiness()
 
     async def check_ready(self) -> bool:
-        """Return whether the model serves and each of its instances says that it can."""
+        """Return whether the model serves and each instance that takes its requests says that it can."""
         if self.unready_reason:
             return False
-        return all(await asyncio.gather(*(instance.check_ready() for instance in self._instances)))
+        up = [instance for instance in self._active if instance not in self.down]
+        return all(await asyncio.gather(*(instance.check_ready() for instance in up)))
 
     def running_count(self) -> int:
         """Return how many requests run and have not ended, those included whose batch is done."""
@@ -206,7 +206,7 @@ class Model:
             callback()
 
     def _on_open_zero(self) -> None:
-        if self._open_count():
+        if not self._idle_callbacks or self._open_count():
             return
         callbacks, self._idle_callbacks = self._idle_callbacks, []
         for callback in callbacks:

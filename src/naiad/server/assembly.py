@@ -95,7 +95,8 @@ def assemble(
     """Construct a server; nothing is loaded and nothing listens yet."""
     clock = LoopClock(loop)
     pool = ThreadPool(options.thread_count, loop)
-    workers = WorkerHost(loop, pool, settings_of(options), CustomMetrics())
+    custom_metrics = CustomMetrics()
+    workers = WorkerHost(loop, pool, settings_of(options), custom_metrics)
     runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), options.in_place, workers)
     load_settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options))
     loader = Loader(models.backends, load_settings, WorkerLoader(workers))
@@ -108,6 +109,7 @@ def assemble(
         cpu_metrics=options.allow_cpu_metrics,
         interval_ms=options.metrics_interval_ms,
     )
+    registry.add_families(custom_metrics.families)
     repository.on_ready = lambda model: registry.add_model(_metrics_source(model))
     repository.on_gone = lambda model: registry.remove_model(model.plan.name, str(model.plan.version))
     http_options = _http_options(options)
