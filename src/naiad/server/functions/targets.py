@@ -16,7 +16,7 @@ from naiad.proto import message_class
 from naiad.repository.layout import ModelSource
 from naiad.server.embedded.config import BACKEND, TARGET_PARAMETER
 
-_MODEL_FILE = Path(__file__).parent / "in_worker" / "function_model.py"
+_FOLDER = Path(__file__).parent / "in_worker"
 
 
 def function_sources(targets: Iterable[str], directory: Path) -> dict[str, ModelSource]:
@@ -49,7 +49,8 @@ class FunctionInWorkerBackend:
             interpreter=Path(sys.executable),
             is_own_interpreter=True,
             variables={},
-            model_file=_MODEL_FILE,
+            model_file=_FOLDER / "function_model.py",
             model_directory=files.directory,
             version_directory=files.directory,
+            backend_directory=_FOLDER,
         )
