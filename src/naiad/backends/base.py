@@ -95,7 +95,10 @@ class RequestsInstance(Protocol):
 
 
 class Backend(Protocol):
-    """One kind of model file. The class itself is in the table `backends.table`; it isn't instantiated before it is needed."""
+    """One kind of model file. The class itself is in the table `backends.table`; it isn't instantiated before it is needed.
+
+    A class may have `may_omit_outputs` True: a model then leaves out a wanted output by right. Otherwise that is an error.
+    """
 
     name: ClassVar[str]
     releases_gil: ClassVar[bool]

@@ -11,24 +11,27 @@ from typing import Any
 import numpy as np
 
 from naiad.config.plan import ModelPlan, TensorPlan
-from naiad.errors import InferenceServerError, internal
+from naiad.errors import internal
+from naiad.execution.output_checks import OutputChecker, reshape
 from naiad.request.request import InferRequest
 from naiad.request.response import OutputTensor
-from naiad.tensor import shape as shapes
 
 Array = np.ndarray[Any, Any]
 
 
 class BatchTensors:
-    """Gathers and splits for one model version."""
+    """Gathers and splits for one model version. `may_omit_outputs`: a wanted output that the model doesn't return is just not
+    in the response, in place of an error.
+    """
 
-    __slots__ = ("_is_batching", "_model", "_outputs", "_reshaped")
+    __slots__ = ("_checker", "_may_omit_outputs", "_model", "_outputs", "_reshaped")
 
-    def __init__(self, plan: ModelPlan) -> None:
+    def __init__(self, plan: ModelPlan, *, may_omit_outputs: bool = False) -> None:
         self._model = plan.name
         self._reshaped = tuple(item for item in plan.inputs if item.has_reshape)
         self._outputs = plan.outputs_by_name
-        self._is_batching = plan.is_batching
+        self._checker = OutputChecker(plan)
+        self._may_omit_outputs = may_omit_outputs
 
     def gather(self, requests: Sequence[InferRequest]) -> Mapping[str, Array]:
         """Return the backend's inputs: the requests' arrays one after the other along the batch dimension.
@@ -49,8 +52,8 @@ class BatchTensors:
     def split(self, arrays: object, requests: Sequence[InferRequest]) -> list[list[OutputTensor]]:
         """Return each request's outputs, as views of the batch's arrays where the model batches.
 
-        Raises INTERNAL when `arrays`, what the model returned, is no mapping of names to arrays with the datatype, rank and
-        batch size that they must have.
+        Raises INTERNAL when `arrays`, what the model returned, is no mapping of names to arrays, when one of them isn't what it
+        must be, and when a wanted one isn't there.
         """
         if type(arrays) is not dict and not isinstance(arrays, Mapping):
             found = type(arrays).__name__
@@ -67,44 +70,32 @@ class BatchTensors:
         start = 0
         for request in requests:
             end = start + request.batch_size
-            answers.append(
-                [
-                    OutputTensor(name, self._outputs[name].datatype, checked[name][start:end])
-                    for name in request.outputs
-                    if name in checked
-                ]
-            )
+            answers.append(self._rows(checked, request, start, end))
             start = end
+        return answers
+
+    def _rows(self, checked: Mapping[str, Array], request: InferRequest, start: int, end: int) -> list[OutputTensor]:
+        """Return the outputs of a request that has the rows from `start` to `end` of a batch."""
+        answers = []
+        for name in request.outputs:
+            array = checked.get(name)
+            if array is not None:
+                answers.append(OutputTensor(name, self._outputs[name].datatype, array[start:end]))
+            elif not self._may_omit_outputs:
+                raise self._checker.missing(name)
         return answers
 
     def _whole(self, arrays: Mapping[str, Array], request: InferRequest) -> list[OutputTensor]:
         """Return the outputs of a batch of one request: the arrays themselves."""
-        rows = request.batch_size if self._is_batching else -1
         answers = []
         for name in request.outputs:
             array = arrays.get(name)
             if array is not None:
                 plan = self._outputs[name]
-                answers.append(OutputTensor(name, plan.datatype, self._checked(plan, array, rows)))
+                answers.append(OutputTensor(name, plan.datatype, self._checked(plan, array, request.batch_size)))
+            elif not self._may_omit_outputs:
+                raise self._checker.missing(name)
         return answers
 
     def _checked(self, plan: TensorPlan, array: object, rows: int) -> Array:
-        if not isinstance(array, np.ndarray):
-            raise self._fault(plan, f"is a {type(array).__name__}, must be a numpy array")
-        if array.dtype != plan.datatype.numpy:
-            raise self._fault(plan, f"has dtype {array.dtype}, must be {plan.datatype}")
-        if array.ndim != len(plan.backend_shape) or (rows >= 0 and array.shape[0] != rows):
-            expected = (rows, *plan.backend_shape[1:]) if rows >= 0 else plan.backend_shape
-            raise self._fault(plan, f"has shape {shapes.text(array.shape)}, must be {shapes.text(expected)}")
-        return reshape(array, plan.backend_shape[rows >= 0 :], plan.shape) if plan.has_reshape else array
-
-    def _fault(self, plan: TensorPlan, text: str) -> InferenceServerError:
-        return internal(f"model '{self._model}' returned a wrong output: '{plan.name}' {text}")
-
-
-def reshape(array: Array, item_dims: Sequence[int], target: Sequence[int]) -> Array:
-    """Return `array` in the shape `target`: its variable sizes are the array's own, in their order."""
-    has_batch = array.ndim > len(item_dims)
-    variable = [size for size, dim in zip(array.shape[has_batch:], item_dims) if dim == shapes.VARIABLE]
-    sizes = iter(([array.shape[0]] if has_batch else []) + variable)
-    return array.reshape([next(sizes) if dim == shapes.VARIABLE else dim for dim in target])
+        return self._checker.to_client_shape(plan, self._checker.check_array(plan, array, rows))

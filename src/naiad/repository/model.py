@@ -17,8 +17,8 @@ from naiad.backends.table import AnyBackend
 from naiad.clock import Clock
 from naiad.config.plan import ModelPlan
 from naiad.errors import invalid_argument, unavailable
+from naiad.execution.output_checks import OutputChecker
 from naiad.execution.placement import Placement, PlacementMode, TurnBudget
-from naiad.execution.process.check import OutputChecker
 from naiad.execution.process.context import ProcessContext, WorkerHost, WorkerLimits
 from naiad.execution.process.decode import ResponseDecoder
 from naiad.execution.process.encode import BatchEncoder
@@ -149,7 +149,7 @@ class Model:
             return self._process_instances(loaded.instances, runtime)
         context = ExecutionContext(
             plan,
-            BatchTensors(plan),
+            BatchTensors(plan, may_omit_outputs=getattr(loaded.backend, "may_omit_outputs", False)),
             self.statistics,
             self.placement,
             runtime.pool,

@@ -8,7 +8,7 @@ import pytest
 from raw_http import infer, post
 from scripted_models import ENVIRONMENT, ScriptedModel
 
-WRONG = ["a_row_too_few", "a_row_too_many", "none", "another_dtype", "another_rank", "a_list", "a_scalar"]
+WRONG = ["a_row_too_few", "a_row_too_many", "no_output", "none", "another_dtype", "another_rank", "a_list", "a_scalar"]
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from plans import plan, tensor
 
 from naiad.errors import InferenceServerError
+from naiad.execution.output_checks import OutputChecker
 from naiad.execution.tensors import BatchTensors
 from naiad.request.request import InferRequest
 from naiad.request.responder import Responder
@@ -100,3 +101,85 @@ def test_only_the_requested_outputs_are_answered_in_the_order_asked_for():
     one = np.zeros(1, np.float32)
     answers = BatchTensors(two).split({"A": one, "B": one}, [request({"X": one}, ("B", "A"))])
     assert [output.name for output in answers[0]] == ["B", "A"]
+
+
+TWO = plan([tensor("X", "FP32", [1], 8)], [tensor("A", "FP32", [1], 8), tensor("B", "FP32", [1], 8)], 8)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_wanted_output_that_is_not_there_is_an_error_that_names_it(count):
+    one = np.zeros((count, 1), np.float32)
+    requests = [request({"X": one[:1]}, ("A", "B")) for _ in range(count)]
+    with pytest.raises(InferenceServerError, match="model 'm' returned no output 'B', which the request wants") as caught:
+        BatchTensors(TWO).split({"A": one}, requests)
+    assert caught.value.code.value == "INTERNAL"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_output_that_nobody_wants_may_be_missing(count):
+    one = np.zeros((count, 1), np.float32)
+    answers = BatchTensors(TWO).split({"A": one}, [request({"X": one[:1]}, ("A",)) for _ in range(count)])
+    assert [[output.name for output in answer] for answer in answers] == [["A"]] * count
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_backend_that_may_omit_outputs_answers_without_them(count):
+    one = np.zeros((count, 1), np.float32)
+    requests = [request({"X": one[:1]}, ("A", "B")) for _ in range(count)]
+    answers = BatchTensors(TWO, may_omit_outputs=True).split({"B": one}, requests)
+    assert [[output.name for output in answer] for answer in answers] == [["B"]] * count
+
+
+STRINGS = plan([tensor("X", "FP32", [1], 8)], [tensor("L", "BYTES", [2], 8)], 8)
+
+
+def strings(*elements: object) -> np.ndarray:
+    array = np.empty(len(elements), object)
+    array[:] = elements
+    return array.reshape(-1, 2)
+
+
+@pytest.mark.parametrize(
+    ("elements", "text"),
+    [
+        ((b"a", "é"), r"'L' has a str at \[0,1\], elements of a BYTES output must be bytes"),
+        ((b"a", b"b", None, b"d"), r"'L' has a NoneType at \[1,0\]"),
+        ((b"a", 1), r"'L' has a int at \[0,1\]"),
+    ],
+)
+def test_elements_of_a_string_output_that_are_not_bytes_are_the_models_fault(elements, text):
+    array = strings(*elements)
+    requests = [request({"X": np.zeros((1, 1), np.float32)}, ("L",)) for _ in range(len(array))]
+    with pytest.raises(InferenceServerError, match=text):
+        BatchTensors(STRINGS).split({"L": array}, requests)
+
+
+def test_strings_may_be_empty_or_none_at_all():
+    requests = [request({"X": np.zeros((1, 1), np.float32)}, ("L",))]
+    [[output]] = BatchTensors(STRINGS).split({"L": strings(b"", b"\xff")}, requests)
+    assert output.array.tolist() == [[b"", b"\xff"]]
+    nothing = plan([tensor("X", "FP32", [1])], [tensor("L", "BYTES", [-1])])
+    [[output]] = BatchTensors(nothing).split({"L": np.empty(0, object)}, [request({}, ("L",))])
+    assert output.array.shape == (0,)
+
+
+@pytest.mark.parametrize(("array", "given"), [(np.array([["a", "b"]]), "<U1"), (np.array([[b"a", b"b"]]), r"\|S1")])
+def test_numpys_own_strings_are_no_string_output(array, given):
+    with pytest.raises(InferenceServerError, match=f"'L' has the wrong datatype: {given} given, BYTES declared"):
+        BatchTensors(STRINGS).split({"L": array}, [request({}, ("L",))])
+
+
+@pytest.mark.parametrize(
+    ("datatype", "shape", "text"),
+    [
+        ("FP64", [1, 2], r"'Y' has the wrong datatype: float64 \(FP64\) given, FP32 declared"),
+        ("INT64", [1, 2], r"int64 \(INT64\) given"),
+        ("BYTES", [1, 2], "BYTES given"),
+        ("FP32", [2], r"'Y' has shape \[2\], must be \[3,2\]"),
+        ("FP32", [1, 2], r"'Y' has shape \[1,2\], must be \[3,2\]"),
+    ],
+)
+def test_an_output_that_is_only_described_is_held_to_the_same(datatype, shape, text):
+    with pytest.raises(InferenceServerError, match=text):
+        OutputChecker(BATCHING).check("Y", datatype, shape, 3)
+    assert OutputChecker(BATCHING).check("Y", "FP32", [3, 2], 3) is BATCHING.outputs_by_name["Y"]

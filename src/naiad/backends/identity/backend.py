@@ -22,6 +22,7 @@ class IdentityBackend:
     name = "identity"
     releases_gil = True
     default_instance_count = 1
+    may_omit_outputs = True
 
     @classmethod
     def signature(cls, files: ModelFiles) -> ModelSignature | None:

@@ -14,7 +14,7 @@ import orjson
 
 from naiad.config.plan import ModelPlan
 from naiad.errors import Code, FailureReason, InferenceServerError
-from naiad.execution.process.check import OutputChecker
+from naiad.execution.output_checks import OutputChecker
 from naiad.execution.process.death import BrokenWorkerError
 from naiad.request.request import InferRequest
 from naiad.request.response import InferResponse, OutputTensor
