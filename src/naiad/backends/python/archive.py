@@ -13,6 +13,7 @@ import os
 import tarfile
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -40,18 +41,22 @@ def unpacked(path: Path, settings: EnvironmentSettings) -> Path:
         _extract(path, folder)
         _finish(path, folder, settings)
 
-    return cached(settings.cache_directory, f"archive-{_content_hash(path)[:32]}", make)
-
-
-def _content_hash(path: Path) -> str:
-    digest = hashlib.sha256()
     try:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                digest.update(chunk)
+        status = path.stat()
+        content_key = _content_key(path, status.st_ino, status.st_size, status.st_mtime_ns)
     except OSError as error:
         raise invalid_argument(f"the environment '{path}' can't be read: {error.strerror}") from error
-    return digest.hexdigest()
+    return cached(settings.cache_directory, f"archive-{content_key}", make)
+
+
+@lru_cache(maxsize=256)
+def _content_key(path: Path, _inode: int, _size_bytes: int, _modified_ns: int) -> str:
+    """Return what is equal for equal content; an archive that hasn't changed is read once."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()[:32]
 
 
 def _extract(path: Path, folder: Path) -> None:

@@ -1,21 +1,25 @@
-"""The cache of environments that the server makes: one folder each, named by what it was made of.
+"""The cache of environments that the server makes: found by what they were made of.
 
 Owns that an environment is made once, by one process at a time, and used only when it is whole. An environment is made in the
-place where it stays, since scripts in it hold its path; a marker written last says that it is whole.
+place where it stays, since scripts in it hold its path. Each try has a folder of its own: a program of an earlier try that
+outlived its server can't write into it. A marker, written last, names the folder that is whole.
 """
 
 from __future__ import annotations
 
 import fcntl
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 
 from naiad.errors import unavailable
 
-_MARKER = "complete"
+_MARKER_SUFFIX = ".made"
 _LOCK_SUFFIX = ".lock"
+_NAME = re.compile(r"(.+)-[0-9a-f]{8}")
 
 
 def cached(cache_directory: Path, key: str, make: Callable[[Path], None]) -> Path:
@@ -24,49 +28,68 @@ def cached(cache_directory: Path, key: str, make: Callable[[Path], None]) -> Pat
     `make` gets the folder, which exists and is empty. Blocks while another process or thread makes the same one. Raises what
     `make` raises, with nothing left of the folder, and UNAVAILABLE when the cache can't be written.
     """
-    folder = cache_directory / key
-    if (folder / _MARKER).exists():
-        return folder / "environment"
     try:
-        cache_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _lock(cache_directory, key):
-            if not (folder / _MARKER).exists():
-                _remove_leftovers(cache_directory, key)
-                _make(folder, make)
+        folder = _made(cache_directory, key)
+        if folder is None:
+            cache_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _lock(cache_directory, key):
+                folder = _made(cache_directory, key) or _make(cache_directory, key, make)
     except OSError as error:
         raise unavailable(
-            f"the environment can't be written to '{folder}': {error.strerror or error}; "
+            f"the environment can't be written to '{cache_directory}': {error.strerror or error}; "
             "--environment-cache-directory names another folder"
         ) from error
-    return folder / "environment"
+    return folder
 
 
-def _make(folder: Path, make: Callable[[Path], None]) -> None:
-    environment = folder / "environment"
-    environment.mkdir(mode=0o700, parents=True)
+def _made(cache_directory: Path, key: str) -> Path | None:
+    """Return the folder that is whole, None when there is none."""
     try:
-        make(environment)
-        (folder / _MARKER).touch()
+        folder = cache_directory / _marker(cache_directory, key).read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    return folder if folder.is_dir() else None
+
+
+def _marker(cache_directory: Path, key: str) -> Path:
+    return cache_directory / f"{key}{_MARKER_SUFFIX}"
+
+
+def _make(cache_directory: Path, key: str, make: Callable[[Path], None]) -> Path:
+    _remove_leftovers(cache_directory, key)
+    folder = cache_directory / f"{key}-{token_hex(4)}"
+    folder.mkdir(mode=0o700)
+    try:
+        make(folder)
+        unfinished = folder.with_suffix(_MARKER_SUFFIX)
+        unfinished.write_text(folder.name, "utf-8")
+        unfinished.replace(_marker(cache_directory, key))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+    return folder
 
 
 def _remove_leftovers(cache_directory: Path, key: str) -> None:
     """Remove what runs that were killed have left. The lock of `key` is held; what others are making is let be."""
-    _remove(cache_directory / key)
-    for lock_file in cache_directory.glob(f"*{_LOCK_SUFFIX}"):
-        folder = lock_file.with_suffix("")
-        if folder.name == key or not folder.exists() or (folder / _MARKER).exists():
+    for folder in [path for path in cache_directory.iterdir() if path.is_dir()]:
+        owner = _owner(folder)
+        if owner is None:
             continue
-        with suppress(BlockingIOError), _lock(cache_directory, folder.name, waits=False):
-            if not (folder / _MARKER).exists():
-                _remove(folder)
+        if owner == key:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif _made(cache_directory, owner) != folder:
+            with suppress(BlockingIOError), _lock(cache_directory, owner, waits=False):
+                if _made(cache_directory, owner) != folder:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
+def _owner(folder: Path) -> str | None:
+    """Return the key that `folder` was made for, None when it is no folder of the cache: an operator may have others there."""
+    match = _NAME.fullmatch(folder.name)
+    if match is None or not folder.with_name(f"{match[1]}{_LOCK_SUFFIX}").exists():
+        return None
+    return match[1]
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Running a program that makes an environment: pip, venv, conda-unpack.
 
-Owns that it ends in time with all that it has started, and that what it says is kept.
+Owns that it ends in time with all that it has started, that it ends with the server, and that what it says is kept.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,14 @@ from pathlib import Path
 
 _TAIL_LINES = 20
 _TAIL_CHARACTERS = 4000
+# Asks Linux (PR_SET_PDEATHSIG) to kill the process when the waiting thread ends, then becomes the command.
+_LAUNCHER = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +41,9 @@ class CommandResult:
 
 
 def run_command(command: Sequence[str], variables: Mapping[str, str], cwd: Path, timeout_s: float) -> CommandResult:
-    """Run `command` and wait; after `timeout_s` seconds it is killed with its children. Raises OSError when it can't start."""
+    """Run `command`, whose program is an absolute path, and wait; after `timeout_s` seconds it is killed with its children."""
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-I", "-c", _LAUNCHER, str(os.getpid()), *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

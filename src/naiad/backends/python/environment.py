@@ -112,6 +112,5 @@ def _environment_in(folder: Path) -> Environment:
             "has bin/python"
         )
     variables = variables_of(folder)
-    found = check_interpreter(interpreter, variables)
-    _log.info("environment '%s': Python %s, numpy %s", folder, found.version, found.numpy)
+    check_interpreter(interpreter, variables)
     return Environment(interpreter, is_own=False, variables=variables)

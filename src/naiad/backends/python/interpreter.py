@@ -6,6 +6,7 @@ Owns what is asked of an interpreter: its version and numpy.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 from collections.abc import Mapping
@@ -32,6 +33,8 @@ except Exception as error:
     facts["error"] = "%s: %s" % (type(error).__name__, error)
 sys.stdout.write("\\n" + json.dumps(facts) + "\\n")
 """
+
+_log = logging.getLogger("naiad.backends.python")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ def _ask(path: Path, _modified_ns: tuple[int, int], variables: tuple[tuple[str, 
             f"the interpreter '{path}' (Python {version}) can't import numpy, which Python models need ({facts['error']}); "
             f"install it there: {path} -m pip install numpy"
         )
+    _log.info("the interpreter '%s' is Python %s with numpy %s", path, version, facts["numpy"])
     return Interpreter(path, version, facts["numpy"])
 
 

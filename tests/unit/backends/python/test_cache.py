@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,10 @@ def test_others_cannot_read_the_cache(tmp_path: Path):
     assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
 
 
+def _folders(cache: Path) -> list[Path]:
+    return [path for path in cache.iterdir() if path.is_dir()]
+
+
 def test_a_failure_leaves_nothing_and_the_next_try_begins_anew(tmp_path: Path):
     def fail(folder: Path) -> None:
         _fill(folder)
@@ -44,11 +49,17 @@ def test_a_failure_leaves_nothing_and_the_next_try_begins_anew(tmp_path: Path):
 
     with pytest.raises(ValueError, match="no"):
         cached(tmp_path, "key", fail)
-    assert not (tmp_path / "key").exists()
+    assert not _folders(tmp_path)
+    assert (cached(tmp_path, "key", _fill) / "file").exists()
+
+
+def test_an_environment_that_was_deleted_is_made_again(tmp_path: Path):
+    shutil.rmtree(cached(tmp_path, "key", _fill))
     assert (cached(tmp_path, "key", _fill) / "file").exists()
 
 
 def test_what_a_killed_process_left_is_replaced(tmp_path: Path):
+    whole = cached(tmp_path, "whole", _fill)
     script = (
         "import os, sys, pathlib; from naiad.backends.python.cache import cached\n"
         "def make(folder): (folder / 'half').touch(); os._exit(9)\n"
@@ -56,18 +67,38 @@ def test_what_a_killed_process_left_is_replaced(tmp_path: Path):
     )
     for key in ("key", "other"):
         assert subprocess.run([sys.executable, "-c", script, str(tmp_path), key], check=False).returncode == 9
-    assert (tmp_path / "other" / "environment" / "half").exists()
+    assert len(list(tmp_path.glob("*/half"))) == 1, "the second run removes what the first left"
     folder = cached(tmp_path, "key", _fill)
     assert [path.name for path in folder.iterdir()] == ["file"]
-    assert not (tmp_path / "other").exists()
+    assert {folder, whole} == set(_folders(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["photos", "key", "my-deadbeef", "other.lock-deadbeef"])
+def test_folders_that_the_cache_has_not_made_stay(tmp_path: Path, name: str):
+    (tmp_path / name).mkdir()
+    cached(tmp_path, "key", _fill)
+    assert (tmp_path / name).is_dir()
 
 
 def test_what_another_process_is_making_is_let_be(tmp_path: Path):
-    (tmp_path / "other" / "environment").mkdir(parents=True)
+    making = tmp_path / "other-00000000"
+    making.mkdir()
     with (tmp_path / "other.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         cached(tmp_path, "key", _fill)
-        assert (tmp_path / "other" / "environment").is_dir()
+    assert making.is_dir()
+
+
+def test_a_program_that_outlived_its_server_does_not_write_into_the_next_try(tmp_path: Path):
+    tries: list[Path] = []
+
+    def fail(folder: Path) -> None:
+        tries.append(folder)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        cached(tmp_path, "key", fail)
+    assert tries[0] != cached(tmp_path, "key", _fill)
 
 
 def test_many_at_once_make_it_once(tmp_path: Path):

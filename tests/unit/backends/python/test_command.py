@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+import psutil
+from waiting import wait_until
 
 from naiad.backends.python.command import run_command
 
@@ -42,6 +44,21 @@ def test_after_its_time_it_is_ended_with_its_children(tmp_path: Path):
     assert "it was ended after 1 s" in result.tail
 
 
-def test_a_missing_program_is_an_error_of_the_system(tmp_path: Path):
-    with pytest.raises(FileNotFoundError):
-        run_command([str(tmp_path / "nowhere")], {}, tmp_path, 1.0)
+def test_it_ends_with_the_process_that_waits_for_it(tmp_path: Path):
+    inner = f"import os, pathlib, time; pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid())); time.sleep(600)"
+    outer = (
+        "import os, pathlib, sys; from naiad.backends.python.command import run_command\n"
+        f"run_command([sys.executable, '-c', {inner!r}], os.environ, pathlib.Path('/'), 600.0)"
+    )
+    waiting = subprocess.Popen([sys.executable, "-c", outer])
+    pid_file = tmp_path / "pid"
+    wait_until(lambda: pid_file.exists() and pid_file.read_text(), what="the command's start")
+    waiting.kill()
+    waiting.wait()
+    wait_until(lambda: not psutil.pid_exists(int(pid_file.read_text())), what="the command's end")
+
+
+def test_a_missing_program_is_a_failure_that_names_it(tmp_path: Path):
+    result = run_command([str(tmp_path / "nowhere")], os.environ, tmp_path, 15.0)
+    assert not result.is_success
+    assert "FileNotFoundError" in result.tail
