@@ -18,6 +18,21 @@ pytestmark = pytest.mark.timeout(60)
 
 _OF_THE_SERVER = ("orjson", "uvicorn", "google.protobuf", "naiad.core", "naiad.config")
 
+_OWN_API = """
+from naiad.model import Context, Model, ModelConfig, Request, Response
+
+
+class Doubler(Model):
+    @staticmethod
+    def configure(config: ModelConfig) -> None:
+        config.set_max_batch_size(0)
+        config.add_input({"name": "X", "data_type": "TYPE_FP32", "dims": [-1]})
+        config.add_output({"name": "Y", "data_type": "TYPE_FP32", "dims": [-1]})
+
+    def infer(self, requests: list[Request]) -> list[Response]:
+        return [Response({"Y": request.inputs["X"] * 2}) for request in requests]
+"""
+
 
 def _config(path: str | Path, more: str = "") -> str:
     return f'parameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{path}" }} }} {more}'
@@ -72,6 +87,15 @@ def test_a_model_in_an_environment_sees_no_packages_of_the_server(models: Path, 
         response = send(server, "m", _imports(name))
         assert response.status_code == 500
         assert "ModuleNotFoundError" in response.json()["error"]
+
+
+def test_a_model_of_our_own_api_runs_in_an_environment(models: Path, venv: Path, serve):
+    version = models / "m" / "1"
+    version.mkdir(parents=True)
+    (version / "model.py").write_text(_OWN_API)
+    (models / "m" / "config.pbtxt").write_text(_config(venv))
+    body = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}]}
+    assert serve(models).infer("m", body).json()["outputs"][0]["data"] == [2.0, 4.0]
 
 
 def test_programs_of_the_environment_are_found_first(models: Path, venv: Path, serve):
