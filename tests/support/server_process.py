@@ -21,7 +21,9 @@ READY = "NAIAD_READY "
 class ServerProcess:
     """One server. `http` and `metrics` are host:port; `output` and `errors` hold its lines so far."""
 
-    def __init__(self, *arguments: str | Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *arguments: str | Path, environment: dict[str, str] | None = None, directory: Path | None = None
+    ) -> None:
         command = [sys.executable, "-m", "naiad", "serve", "--http-port=0", "--metrics-port=0", *map(str, arguments)]
         self.process = subprocess.Popen(
             command,
@@ -29,6 +31,7 @@ class ServerProcess:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **(environment or {})},
+            cwd=directory,
         )
         self.output: list[str] = []
         self.errors: list[str] = []

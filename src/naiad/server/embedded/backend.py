@@ -13,7 +13,7 @@ from typing import ClassVar
 from naiad.backends.base import Array, Backend, BackendInstance, ModelFiles, SingleRequest
 from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.config.signature import ModelSignature
-from naiad.errors import InferenceServerError
+from naiad.errors import InferenceServerError, invalid_argument
 from naiad.server.embedded.calling import FunctionCaller, check_wanted
 from naiad.server.embedded.config import BACKEND
 
@@ -68,6 +68,8 @@ def function_backend(callers: Mapping[str, Sequence[FunctionCaller]]) -> type[Ba
         @classmethod
         def load(cls, plan: ModelPlan, instance: InstancePlan, files: ModelFiles) -> BackendInstance:
             """Take the function of this instance."""
+            if plan.name not in callers:
+                raise invalid_argument(f"model '{plan.name}': there is no function of that name; Server.bind gives it one")
             index = [known.name for known in plan.instances].index(instance.name)
             caller = callers[plan.name][index]
             return (RequestsFunctionInstance if caller.takes_requests else FunctionInstance)(plan.name, caller)

@@ -21,6 +21,7 @@ from naiad.server.embedded import arrays
 from naiad.server.embedded.calling import FunctionCaller, check_wanted
 from naiad.server.embedded.config import TARGET_PARAMETER, model_config
 from naiad.server.embedded.declaration import ModelFunction
+from naiad.tensor.datatype import BF16
 from naiad.worker.api import host
 from naiad.worker.api.errors import TritonError
 from naiad.worker.api.model_config import ModelConfig
@@ -31,8 +32,11 @@ from naiad.worker.api.tensor import Tensor
 Array = np.ndarray[Any, Any]
 
 
-def find_function(target: str) -> ModelFunction:
-    """Import what `module:function` names. Raises INVALID_ARGUMENT when it isn't a function with a signature."""
+def find_function(config: Mapping[str, Any]) -> ModelFunction:
+    """Import the function that a configuration names. Raises INVALID_ARGUMENT when it isn't there or has no signature."""
+    if TARGET_PARAMETER not in config["parameters"]:
+        raise invalid_argument(f"parameter '{TARGET_PARAMETER}' must name a function, as module:function")
+    target: str = config["parameters"][TARGET_PARAMETER]["string_value"]
     module_name, _, path = target.partition(":")
     found: Any = importlib.import_module(module_name)
     for part in path.split("."):
@@ -51,14 +55,14 @@ class TritonPythonModel:
     def auto_complete_config(config: ModelConfig) -> ModelConfig:
         """Return the configuration that the function's signature stands for."""
         written = config.as_dict()
-        function = find_function(written["parameters"][TARGET_PARAMETER]["string_value"])
+        function = find_function(written)
         made = to_json(model_config(written["name"], function.declaration, 1))
         return ModelConfig(json.dumps({**made, "parameters": written["parameters"]}))
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Take the function, which the worker has imported for its signature."""
         config = json.loads(args["model_config"])
-        function = find_function(config["parameters"][TARGET_PARAMETER]["string_value"])
+        function = find_function(config)
         self._name = args["model_name"]
         self._datatypes = {tensor.name: tensor.datatype for tensor in function.declaration.outputs}
         self._caller = FunctionCaller(function.function, function.declaration)
@@ -74,7 +78,7 @@ class TritonPythonModel:
             return [self._failure(error)]
 
     def _results(self, requests: Sequence[InferenceRequest]) -> Sequence[Mapping[str, Array]]:
-        parts = [{tensor.name(): tensor.as_numpy() for tensor in request.inputs()} for request in requests]
+        parts = [{tensor.name(): _array(tensor) for tensor in request.inputs()} for request in requests]
         if self._caller.takes_requests:
             return self._caller.call_requests([_single(request, part) for request, part in zip(requests, parts)])
         if len(parts) == 1:
@@ -100,6 +104,13 @@ class TritonPythonModel:
             host.current().log("ERROR", traceback.format_exc())
             code, text = Code.INTERNAL, f"{type(error).__name__}: {error}"
         return InferenceResponse(error=TritonError.received(code.value, f"model '{self._name}' failed: {text}"))
+
+
+def _array(tensor: Tensor) -> Array:
+    datatype, shape, data = tensor.wire()
+    if datatype == BF16.name:
+        return np.frombuffer(data, BF16.numpy).reshape(shape)
+    return tensor.as_numpy()
 
 
 def _single(request: InferenceRequest, inputs: Mapping[str, Array]) -> SingleRequest:
