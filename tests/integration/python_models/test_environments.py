@@ -98,6 +98,19 @@ def test_a_model_of_our_own_api_runs_in_an_environment(models: Path, venv: Path,
     assert serve(models).infer("m", body).json()["outputs"][0]["data"] == [2.0, 4.0]
 
 
+@pytest.mark.parametrize("version", [None, "3.10", "3.13"])
+def test_processes_that_a_model_spawns_run_in_its_environment(models: Path, tmp_path: Path, serve, version: str | None):
+    folder = tmp_path / "venv"
+    venv = environments.make_venv(folder) if version is None else environments.make_foreign_venv(folder, version)
+    definitions = (
+        "def prefix(_):\n    return sys.prefix\n\n\n"
+        "def spawned():\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n        return pool.map(prefix, [1])\n"
+    )
+    write(models, "m", "import multiprocessing, sys", definitions, config=_config(venv))
+    assert ask(serve(models), "m", "spawned()") == [str(venv)]
+
+
 def test_programs_of_the_environment_are_found_first(models: Path, venv: Path, serve):
     program = venv / "bin" / "of-env"
     program.write_text("#!/bin/sh\necho found\n")

@@ -48,8 +48,8 @@ def _repository(folder: Path) -> None:
         "    context = multiprocessing.get_context('spawn')\n"
         "    with context.Pool(1) as pool:\n"
         "        return pool.map(double, [1, 2])\n\n\n"
-        "def executed():\n"
-        "    with ProcessPoolExecutor(1, multiprocessing.get_context('spawn')) as pool:\n"
+        "def executed(context):\n"
+        "    with ProcessPoolExecutor(1, context and multiprocessing.get_context(context)) as pool:\n"
         "        return list(pool.map(double, [3, 4]))\n",
     )
     shared = write(folder, "h", "import of_the_model, of_the_version, of_everyone")
@@ -101,9 +101,10 @@ def test_a_class_of_the_model_can_be_pickled(server: ServerProcess):
     assert ask(server, "f", "again()") == 7
 
 
-def test_processes_that_a_model_spawns_import_its_module_and_no_second_server(server: ServerProcess):
+@pytest.mark.parametrize("expression", ["spawned()", "executed('spawn')", "executed('forkserver')", "executed(None)"])
+def test_processes_that_a_model_starts_import_its_module_and_no_second_server(server: ServerProcess, expression: str):
     before = {child.pid for child in psutil.Process(server.pid).children()}
-    assert ask(server, "g", "spawned() + executed()") == [2, 4, 6, 8]
+    assert ask(server, "g", expression) == ([2, 4] if expression == "spawned()" else [6, 8])
     assert before == {child.pid for child in psutil.Process(server.pid).children()}
 
 
