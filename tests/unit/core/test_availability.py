@@ -1,0 +1,212 @@
+"""A model that can't serve for a time: who says so, what still answers, and that everything returns. And what idle means."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from model_folders import identity
+
+from naiad.backends.table import BackendTable
+from naiad.clock import LoopClock
+from naiad.core.server import Identity, InferenceServer
+from naiad.errors import Code, InferenceServerError
+from naiad.execution.placement import TurnBudget
+from naiad.execution.threads import ThreadPool
+from naiad.repository.layout import scan
+from naiad.repository.loader import Loader, LoadSettings
+from naiad.repository.manager import RepositoryManager
+from naiad.repository.model import Model, Runtime
+from naiad.request.call import CallInput, InferCall
+
+REASON = "no worker is up: the last one exited with 3"
+DECOUPLED = "model_transaction_policy { decoupled: true }"
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.responses: list[object] = []
+        self.error: InferenceServerError | None = None
+        self.ended = asyncio.Event()
+
+    def send(self, response, is_final):
+        self.responses.append(response)
+        if is_final:
+            self.ended.set()
+
+    def fail(self, error):
+        self.error = error
+        self.ended.set()
+
+    def when_writable(self, callback):
+        return True
+
+
+class Bench:
+    """A core over a repository of identity models `echo` and `other`, without sockets."""
+
+    def __init__(self, is_strict: bool, repository: RepositoryManager) -> None:
+        self.repository = repository
+        self.core = InferenceServer(Identity("naiad", "1"), repository, SimpleNamespace(), is_strict)
+        self.core.mark_loaded()
+
+    @property
+    def model(self) -> Model:
+        return self.repository.look_up("echo", "")
+
+    def begin(self, *, many: bool = False) -> Sink:
+        sink = Sink()
+        data = np.zeros(1, np.float32)
+        call = InferCall("echo", inputs=[CallInput("X", "FP32", [1, 1], array=data)], takes_many_responses=many)
+        self.core.infer(call, sink)
+        return sink
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., None]:
+    def run_it(work: Callable[[Bench], Awaitable[None]], more: str = "", is_strict: bool = True) -> None:
+        async def main() -> None:
+            identity(tmp_path, more=more)
+            identity(tmp_path, "other")
+            loop = asyncio.get_running_loop()
+            clock, pool = LoopClock(loop), ThreadPool(1, loop)
+            workers = SimpleNamespace(loop=loop)
+            loader = Loader(BackendTable(), LoadSettings(True, {}), workers)
+            repository = RepositoryManager(loader, Runtime(clock, pool, TurnBudget(clock.call_soon), True, workers), 1)
+            bench = Bench(is_strict, repository)
+            found = scan([tmp_path], ())
+            repository.announce(found)
+            await repository.load_all(found)
+            try:
+                await work(bench)
+            finally:
+                await repository.close()
+                pool.close()
+
+        asyncio.run(main())
+
+    return run_it
+
+
+def error_of(ask: Callable[[], object]) -> InferenceServerError:
+    with pytest.raises(InferenceServerError) as caught:
+        ask()
+    return caught.value
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_model_that_can_not_serve_refuses_with_its_reason_until_it_can_again(run, is_strict):
+    async def work(bench):
+        await bench.begin().ended.wait()
+        bench.model.set_unready(REASON)
+        error = error_of(bench.begin)
+        assert (error.code, error.message) == (Code.UNAVAILABLE, f"model 'echo' version 1 is not ready: {REASON}")
+        with pytest.raises(InferenceServerError, match="is not ready"):
+            await bench.core.is_model_ready("echo", "")
+        assert bench.core.is_ready() is not is_strict
+        bench.model.set_unready("")
+        sink = bench.begin()
+        await sink.ended.wait()
+        assert len(sink.responses) == 1
+        assert await bench.core.is_model_ready("echo", "1")
+        assert bench.core.is_ready()
+
+    run(work, is_strict=is_strict)
+
+
+def test_other_models_serve_meanwhile_and_the_model_still_says_what_it_is(run):
+    async def work(bench):
+        bench.model.set_unready(REASON)
+        core = bench.core
+        assert await core.is_model_ready("other", "")
+        assert core.model_metadata("echo", "").versions == ("1",)
+        assert core.model_config("echo", "1")["name"] == "echo"
+        assert [stats["name"] for stats in core.statistics("", "")] == ["echo", "other"]
+        lines = {entry.name: (entry.state, entry.reason) for entry in core.repository_index(is_ready_only=True)}
+        assert lines == {"echo": ("READY", REASON), "other": ("READY", "")}
+
+    run(work)
+
+
+def test_a_model_is_asked_itself_whether_it_is_ready(run):
+    async def work(bench):
+        answers = iter([True, False])
+
+        async def check_ready() -> bool:
+            return next(answers)
+
+        for instance in bench.model._instances:
+            instance.check_ready = check_ready
+        assert await bench.core.is_model_ready("echo", "")
+        assert not await bench.core.is_model_ready("echo", "")
+
+    run(work)
+
+
+def test_a_call_that_takes_one_response_is_refused_by_a_decoupled_model(run):
+    async def work(bench):
+        error = error_of(bench.begin)
+        assert (error.code, error.message) == (
+            Code.UNIMPLEMENTED,
+            "model 'echo' is decoupled, it may give any number of responses: this call takes exactly one",
+        )
+        assert bench.model.statistics.failure_count == 0
+        sink = bench.begin(many=True)
+        await sink.ended.wait()
+        assert sink.error is None
+
+    run(work, more=DECOUPLED)
+
+
+class OpenRequests:
+    """Gives the only instance of a model requests that are open after their batch, as decoupled ones are."""
+
+    def __init__(self, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+        [self.instance] = model._instances
+        self.count = 1
+        monkeypatch.setattr(type(self.instance), "open_count", property(self._count_of))
+
+    def _count_of(self, instance: object) -> int:
+        return self.count if instance is self.instance else 0
+
+    def end(self) -> None:
+        self.count = 0
+        self.instance.on_open_zero()
+
+
+def test_a_model_is_idle_when_no_answer_is_to_come_any_more(run, monkeypatch):
+    async def work(bench):
+        requests, calls = OpenRequests(bench.model, monkeypatch), []
+        assert bench.model.running_count() == 1
+        bench.model.on_idle(lambda: calls.append("model"))
+        bench.core.on_idle(lambda: calls.append("core"))
+        draining = asyncio.ensure_future(bench.model.drain())
+        requests.instance.on_open_zero()
+        await asyncio.sleep(0)
+        assert (calls, draining.done()) == ([], False)
+        requests.end()
+        await draining
+        assert sorted(calls) == ["core", "model"]
+        assert bench.model.running_count() == 0
+        requests.end()
+        assert len(calls) == 2
+
+    run(work)
+
+
+def test_a_request_that_comes_while_others_are_open_is_waited_for_too(run, monkeypatch):
+    async def work(bench):
+        requests, calls = OpenRequests(bench.model, monkeypatch), []
+        bench.model.on_idle(lambda: calls.append("idle"))
+        sink = bench.begin()
+        requests.end()
+        assert calls == []
+        await sink.ended.wait()
+        await asyncio.sleep(0)
+        assert calls == ["idle"]
+
+    run(work)
