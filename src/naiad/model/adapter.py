@@ -21,6 +21,9 @@ from naiad.worker.api.request import InferenceRequest
 from naiad.worker.api.response import InferenceResponse
 from naiad.worker.api.sender import FINAL, InferenceResponseSender
 
+# So many streams of coroutines can wait for slow readers before one of them holds up others; threads are made when needed.
+_MAX_WAITING_STREAMS = 256
+
 
 def adapt(model_class: type[Model]) -> type[Any]:
     """Return the class that a worker runs for `model_class`. Raises TypeError unless it defines one of infer and
@@ -178,6 +181,16 @@ class _Stream(_Streaming):
 
 
 class _AsyncStream(_Streaming):
+    _threads: ThreadPoolExecutor
+
+    def _prepare(self, context: Context) -> None:
+        super()._prepare(context)
+        self._threads = ThreadPoolExecutor(_MAX_WAITING_STREAMS, "send")
+
+    def finalize(self) -> None:
+        self._threads.shutdown()
+        super().finalize()
+
     async def execute(self, requests: Sequence[InferenceRequest]) -> None:
         await asyncio.gather(*[self._run(Request(request), request.get_response_sender()) for request in requests])
 
@@ -190,7 +203,7 @@ class _AsyncStream(_Streaming):
                     await answers.aclose()
                     break
                 # A client that reads slowly holds up this stream only.
-                await loop.run_in_executor(None, sender.send, as_inference_response(answer))
+                await loop.run_in_executor(self._threads, sender.send, as_inference_response(answer))
         except Exception as error:
             self._fail(sender, error)
         else:
