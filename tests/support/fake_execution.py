@@ -17,7 +17,8 @@ from naiad.request.response import InferResponse
 class Probe:
     """A request, its sink and its recorder in one: it sees everything that happens to the request.
 
-    `answers` are the responses and the error in the order of their arrival; `on_end` is called when the last one comes.
+    `answers` are the responses and the error in the order of their arrival; `on_end` is called when the last one comes. While
+    `is_slow`, the client doesn't keep up, and `writable_callbacks` holds who wants to know when it does.
     """
 
     def __init__(self, inputs: Mapping[str, np.ndarray[Any, Any]] | None = None, batch_size: int = 1) -> None:
@@ -25,6 +26,8 @@ class Probe:
         self.end_count = 0
         self.failures: list[FailureReason] = []
         self.on_end: Callable[[], None] | None = None
+        self.is_slow = False
+        self.writable_callbacks: list[Callable[[], None]] = []
         self.request = InferRequest(inputs or {}, (), batch_size, Responder(self, self, 0), 0)
 
     @property
@@ -41,6 +44,11 @@ class Probe:
     def fail(self, error: InferenceServerError) -> None:
         self.answers.append(error)
         self._end()
+
+    def when_writable(self, callback: Callable[[], None]) -> bool:
+        if self.is_slow:
+            self.writable_callbacks.append(callback)
+        return not self.is_slow
 
     def record_success(self, request_ns: int) -> None:
         pass

@@ -10,9 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from model_folders import identity
+from plans import plan
 
 from naiad.backends.table import BackendTable
 from naiad.clock import LoopClock
+from naiad.core.classification import ClassifyingSink
 from naiad.core.server import Identity, InferenceServer
 from naiad.errors import Code, InferenceServerError
 from naiad.execution.placement import TurnBudget
@@ -210,3 +212,15 @@ def test_a_request_that_comes_while_others_are_open_is_waited_for_too(run, monke
         assert calls == ["idle"]
 
     run(work)
+
+
+def test_a_client_that_wants_classes_sets_the_pace_too():
+    sink = Sink()
+    asked = []
+    sink.when_writable = lambda callback: asked.append(callback) or False
+
+    def callback():
+        pass
+
+    assert not ClassifyingSink(sink, plan([], []), {"Y": 1}).when_writable(callback)
+    assert asked == [callback]

@@ -115,3 +115,28 @@ def test_whatever_the_order_of_the_ends_the_answers_keep_that_of_the_requests(en
         probes[i].request.responder.send(None)
         ended = set(ends[:done])
         assert heard == list(range(next(k for k in range(9) if k not in ended)))
+
+
+def test_what_waits_for_its_turn_goes_at_the_pace_of_the_oldest_requests_client() -> None:
+    first, second = track(2)
+    calls: list[str] = []
+    assert second.request.responder.when_writable(lambda: calls.append("second"))
+    first.is_slow = True
+    assert not second.request.responder.when_writable(lambda: calls.append("second"))
+    assert (len(first.writable_callbacks), second.writable_callbacks) == (1, [])
+    first.writable_callbacks[0]()
+    assert calls == ["second"]
+    first.request.responder.send(None)
+    second.is_slow = True
+    assert not second.request.responder.when_writable(lambda: None)
+    assert len(second.writable_callbacks) == 1
+
+
+def test_a_request_that_has_ended_waits_for_nobody() -> None:
+    first, second = track(2)
+    first.is_slow = second.is_slow = True
+    second.request.responder.send(None)
+    assert second.request.responder.when_writable(lambda: None)
+    first.request.cancel()
+    assert first.request.responder.when_writable(lambda: None)
+    assert first.writable_callbacks == []
