@@ -16,13 +16,14 @@ from pathlib import Path
 
 _TAIL_LINES = 20
 _TAIL_CHARACTERS = 4000
-# Asks Linux (PR_SET_PDEATHSIG) to kill the process when the waiting thread ends, then becomes the command.
+# Runs the command, and kills it with its children when the thread that waits for it ends: PR_SET_PDEATHSIG tells of that.
 _LAUNCHER = """
-import ctypes, os, signal, sys
+import ctypes, os, signal, subprocess, sys
+signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
 if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
+    sys.exit(subprocess.call(sys.argv[2:]) & 255)
 """
 
 
@@ -41,7 +42,7 @@ class CommandResult:
 
 
 def run_command(command: Sequence[str], variables: Mapping[str, str], cwd: Path, timeout_s: float) -> CommandResult:
-    """Run `command`, whose program is an absolute path, and wait; after `timeout_s` seconds it is killed with its children."""
+    """Run `command` and wait; after `timeout_s` seconds it is killed with its children."""
     process = subprocess.Popen(
         [sys.executable, "-I", "-c", _LAUNCHER, str(os.getpid()), *command],
         stdin=subprocess.DEVNULL,

@@ -66,7 +66,7 @@ def _folder(source: EnvironmentSource, settings: EnvironmentSettings) -> Path | 
         return None
     if not settings.allows_requirements:
         _log.warning(
-            "model '%s': '%s' isn't used; start the server with --%s to install what it lists",
+            "model '%s': '%s' isn't used; start the server with --%s=true to install what it lists",
             source.model_name,
             file,
             ALLOW_REQUIREMENTS,

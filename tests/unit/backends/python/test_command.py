@@ -44,18 +44,19 @@ def test_after_its_time_it_is_ended_with_its_children(tmp_path: Path):
     assert "it was ended after 1 s" in result.tail
 
 
-def test_it_ends_with_the_process_that_waits_for_it(tmp_path: Path):
-    inner = f"import os, pathlib, time; pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid())); time.sleep(600)"
+def test_it_ends_with_its_children_when_the_process_that_waits_for_it_does(tmp_path: Path):
+    inmost = f"import os, pathlib, time; pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid())); time.sleep(600)"
+    inner = f"import subprocess, sys; subprocess.call([sys.executable, '-c', {inmost!r}])"
     outer = (
         "import os, pathlib, sys; from naiad.backends.python.command import run_command\n"
         f"run_command([sys.executable, '-c', {inner!r}], os.environ, pathlib.Path('/'), 600.0)"
     )
     waiting = subprocess.Popen([sys.executable, "-c", outer])
     pid_file = tmp_path / "pid"
-    wait_until(lambda: pid_file.exists() and pid_file.read_text(), what="the command's start")
+    wait_until(lambda: pid_file.exists() and pid_file.read_text(), what="the start of the command's child")
     waiting.kill()
     waiting.wait()
-    wait_until(lambda: not psutil.pid_exists(int(pid_file.read_text())), what="the command's end")
+    wait_until(lambda: not psutil.pid_exists(int(pid_file.read_text())), what="its end")
 
 
 def test_a_missing_program_is_a_failure_that_names_it(tmp_path: Path):
