@@ -18,9 +18,9 @@ from naiad.config import autocomplete, backend_name, compile, json_form, pbtxt, 
 from naiad.config.defaults import normalise
 from naiad.config.plan import ModelPlan
 from naiad.errors import InferenceServerError, invalid_argument
-from naiad.execution.process.death import WorkerIdentity
+from naiad.execution.process.life.death import WorkerIdentity
+from naiad.execution.process.life.start import ImportedWorker
 from naiad.execution.process.limits import limits_of
-from naiad.execution.process.start import ImportedWorker
 from naiad.proto import message_class
 from naiad.repository import versions
 from naiad.repository.layout import ModelSource
@@ -130,7 +130,7 @@ class Loader:
     ) -> Any:
         """Return the config as the model's own code completes it; the worker that did it comes into `spare`."""
         name = config.name
-        identity = WorkerIdentity(name, str(version), f"{name}_0_0")
+        identity = WorkerIdentity(name, str(version), f"{name}_0")
         completed, worker = self._workers.complete(backend.program(files), json_form.to_json(config), identity)
         try:
             config = json_form.from_json(completed, f"what auto_complete_config of model '{name}' returned")

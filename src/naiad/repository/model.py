@@ -19,11 +19,11 @@ from naiad.config.plan import ModelPlan
 from naiad.errors import invalid_argument, unavailable
 from naiad.execution.output_checks import OutputChecker
 from naiad.execution.placement import Placement, PlacementMode, TurnBudget
+from naiad.execution.process.codec.decode import ResponseDecoder
+from naiad.execution.process.codec.encode import BatchEncoder
 from naiad.execution.process.context import ProcessContext, WorkerHost, WorkerLimits
-from naiad.execution.process.decode import ResponseDecoder
-from naiad.execution.process.encode import BatchEncoder
 from naiad.execution.process.instance import ProcessInstance
-from naiad.execution.process.start import StartedWorker
+from naiad.execution.process.life.start import StartedWorker
 from naiad.execution.tensors import BatchTensors
 from naiad.execution.thread import ExecutionContext, ThreadInstance
 from naiad.execution.threads import ThreadPool

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from naiad.backends.base import WorkerProgram
 from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.execution.process.context import WorkerHost
-from naiad.execution.process.death import WorkerIdentity
-from naiad.execution.process.start import ImportedWorker, StartedWorker, complete_config, import_model, initialize
+from naiad.execution.process.life.death import WorkerIdentity
+from naiad.execution.process.life.start import ImportedWorker, StartedWorker, complete_config, import_model, initialize
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from naiad.config.options import ServerOptions
 from naiad.core.server import Identity, InferenceServer, LogControl
 from naiad.execution.placement import TurnBudget
 from naiad.execution.process.context import WorkerHost
-from naiad.execution.process.settings import settings_of
+from naiad.execution.process.life.settings import settings_of
 from naiad.execution.threads import ThreadPool
 from naiad.frontends.http import listener
 from naiad.frontends.http.app import create_app

@@ -67,6 +67,8 @@ def _die_with(parent: int) -> None:
 def _main(control_fd: int, descriptors_fd: int, parent: int, first_bytes: int, growth_bytes: int, limit_bytes: int) -> None:
     _die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A service manager may signal the whole group; requests in flight are answered first. Children get the default again.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     import numpy as np  # noqa: PLC0415 — as late as possible: dying with the server comes first
 
     from naiad.memory.arena import ArenaLimits  # noqa: PLC0415

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from naiad.worker.api.errors import TritonModelException
 from naiad.worker.api.request import InferenceRequest
 from naiad.worker.api.response import InferenceResponse
 from naiad.worker.batches import BlockWriter, received_requests
-from naiad.worker.frames import FLAG_FAILED, FLAG_RELEASED, Frame, Kind, pack
+from naiad.worker.frames import FLAG_FAILED, FLAG_RELEASED, NO_BLOCK, Frame, Kind, pack
 from naiad.worker.messages import RequestMessage, ResponseMessage
 from naiad.worker.runtime import Runtime, as_json
 
@@ -29,7 +30,7 @@ class Batch:
         self._runtime = runtime
         self._model_name = model_name
         self._lease = runtime.lend(frame)
-        self._writer = BlockWriter()
+        self._block = NO_BLOCK
         self._responses: list[ResponseMessage] | None = None
         self._error = ""
         runtime.open_requests(frame.id, messages)
@@ -51,22 +52,29 @@ class Batch:
                 )
             return
         _check(returned, len(requests))
-        self._responses = [self._message(*item) for item in zip(requests, self._messages, returned)]
+        writer = BlockWriter()
+        self._responses = [self._message(*item, writer) for item in zip(requests, self._messages, returned)]
+        try:
+            self._block = self._runtime.write(writer)
+        except TritonModelException as error:
+            self._responses = [{"error": ("INTERNAL", str(error))} for _ in requests]
 
     def take_error(self, text: str) -> None:
         """Take that `execute` raised, or returned what it may not: every request without an answer gets `text`."""
-        self.requests = []
         self._error = text
         self._responses = None
         for index in range(len(self._messages)):
             self._runtime.open.pop(self._frame.id + index, None)
+        # Last: a request that dies while it is open says that it was let go.
+        self.requests = []
 
     def reply(self, duration_ns: int) -> bytes:
         """Return the frame that ends the batch. What the caller still holds of the tensors keeps their memory in use."""
-        frame, runtime = self._frame, self._runtime
+        frame = self._frame
         flags = FLAG_RELEASED if self._lease.settle() and frame.size else 0
         if self._responses is not None:
-            return runtime.result(frame, self._responses, self._writer, flags=flags, duration_ns=duration_ns)
+            tail = as_json(self._responses)
+            return pack(Kind.RESULT, frame.id, tail, flags=flags, block=self._block, value=duration_ns)
         tail = b""
         if self._error:
             flags |= FLAG_FAILED
@@ -74,7 +82,11 @@ class Batch:
         return pack(Kind.RETURNED, frame.id, tail, flags=flags, value=duration_ns)
 
     def _message(
-        self, request: InferenceRequest, message: RequestMessage, response: InferenceResponse | None
+        self,
+        request: InferenceRequest,
+        message: RequestMessage,
+        response: InferenceResponse | None,
+        writer: BlockWriter,
     ) -> ResponseMessage:
         if response is None:
             if request.has_sender:
@@ -90,7 +102,7 @@ class Batch:
         if request.has_answer:
             error = f"model '{self._model_name}' answered the request by its response sender and returned a response too"
             return {"error": ("INTERNAL", error)}
-        return self._runtime.message_of(response, message.get("outputs", ()), self._writer)
+        return self._runtime.message_of(response, message.get("outputs", ()), writer)
 
 
 def _check(returned: Any, count: int) -> None:

@@ -108,17 +108,6 @@ class Runtime:
         for index, message in enumerate(messages):
             self.open[first_id + index] = OpenRequest(message.get("outputs", ()))
 
-    def result(
-        self, frame: Frame, responses: Sequence[ResponseMessage], writer: BlockWriter, *, flags: int, duration_ns: int
-    ) -> bytes:
-        """Return the RESULT of a batch, its tensors copied to shared memory."""
-        try:
-            block = self._write(writer)
-        except TritonModelException as error:
-            responses = [{"error": ("INTERNAL", str(error))} for _ in responses]
-            block = Block(0, 0, 0)
-        return pack(Kind.RESULT, frame.id, as_json(responses), flags=flags, block=block, value=duration_ns)
-
     def message_of(self, response: InferenceResponse, wanted: Sequence[str], writer: BlockWriter) -> ResponseMessage:
         """Return the message of a response; see `ResponseWriter.message`."""
         return self._responses.message(response, wanted, writer)
@@ -152,7 +141,7 @@ class Runtime:
         writer = BlockWriter()
         message = self._responses.message(response, request.wanted, writer)
         try:
-            block = self._write(writer)
+            block = self.write(writer)
         except TritonModelException as error:
             message, block = {"error": ("INTERNAL", str(error))}, Block(0, 0, 0)
         self.channel.send(pack(Kind.RESPONSE, request_id, as_json(message), flags=flags, block=block))
@@ -176,8 +165,8 @@ class Runtime:
         if not self.can_call:
             raise TritonModelException("other models can't be called in initialize or finalize, only while requests are served")
         writer = BlockWriter()
-        message: CallMessage = {**request._message(), "inputs": [writer.add(tensor) for tensor in request.inputs()]}  # type: ignore[typeddict-item]
-        block = self._write(writer)
+        message: CallMessage = {**request._message(), "inputs": [writer.add(tensor) for tensor in request.inputs()]}
+        block = self.write(writer)
         state = CallState()
         call_id = self._next_id()
         self._calls[call_id] = state
@@ -199,7 +188,7 @@ class Runtime:
 
     def change_metric(self, message: dict[str, Any]) -> None:
         """See `Host.change_metric`."""
-        self.say(Kind.METRIC, 0, message)
+        self.channel.post(pack(Kind.METRIC, 0, as_json(message)))
 
     def log(self, level: str, message: str) -> None:
         """See `Host.log`."""
@@ -247,8 +236,11 @@ class Runtime:
 
     # Memory.
 
-    def _write(self, writer: BlockWriter) -> Block:
-        """Copy what `writer` holds into a block; waits for room while the server still holds blocks."""
+    def write(self, writer: BlockWriter) -> Block:
+        """Copy what `writer` holds into a block; waits for room while the server still holds blocks.
+
+        Raises TritonModelException when there can't be room.
+        """
         if not writer.size:
             return Block(0, 0, 0)
         block = self._allocate(writer.size)

@@ -15,9 +15,9 @@ from event_loops import LOOPS, run_on_uvloop
 from process_facts import facts
 from scripted_worker import scripted_program
 
-from naiad.execution.process.death import Death, WorkerIdentity
-from naiad.execution.process.process import WorkerHooks, WorkerProcess
-from naiad.execution.process.settings import WorkerSettings
+from naiad.execution.process.life.death import Death, WorkerIdentity
+from naiad.execution.process.life.process import WorkerHooks, WorkerProcess
+from naiad.execution.process.life.settings import WorkerSettings
 from naiad.worker.frames import Frame
 
 IDENTITY = WorkerIdentity("scripted", "1", "scripted_0_0")

@@ -11,8 +11,8 @@ from event_loops import until
 from process_facts import is_alive
 
 from naiad.errors import InferenceServerError
-from naiad.execution.process.child import exit_watch
-from naiad.execution.process.death import BrokenWorkerError
+from naiad.execution.process.life.child import exit_watch
+from naiad.execution.process.life.death import BrokenWorkerError
 from naiad.worker.frames import Kind, pack
 
 # What the worker does at the next frame.

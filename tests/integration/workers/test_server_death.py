@@ -14,9 +14,9 @@ SERVER = """
 import asyncio, sys
 from pathlib import Path
 from naiad.backends.base import WorkerProgram
-from naiad.execution.process.death import WorkerIdentity
-from naiad.execution.process.process import WorkerHooks, WorkerProcess
-from naiad.execution.process.settings import WorkerSettings
+from naiad.execution.process.life.death import WorkerIdentity
+from naiad.execution.process.life.process import WorkerHooks, WorkerProcess
+from naiad.execution.process.life.settings import WorkerSettings
 from naiad.worker.frames import Kind
 
 async def main(model):

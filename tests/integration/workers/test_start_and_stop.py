@@ -8,9 +8,9 @@ from event_loops import until
 
 from naiad.backends.base import WorkerProgram
 from naiad.errors import Code, InferenceServerError
-from naiad.execution.process.death import WorkerIdentity
-from naiad.execution.process.process import WorkerHooks, WorkerProcess
-from naiad.execution.process.settings import WorkerSettings
+from naiad.execution.process.life.death import WorkerIdentity
+from naiad.execution.process.life.process import WorkerHooks, WorkerProcess
+from naiad.execution.process.life.settings import WorkerSettings
 from naiad.worker.frames import VERSION, Kind
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import orjson
 
 from naiad.errors import InferenceServerError, unavailable
+from naiad.execution.process.codec.decode import Buffer, parse
+from naiad.execution.process.codec.encode import BlockLayout
+from naiad.execution.process.codec.outputs import WorkerOutputs
 from naiad.execution.process.context import WorkerHost
-from naiad.execution.process.death import BrokenWorkerError
-from naiad.execution.process.decode import parse
-from naiad.execution.process.encode import BlockLayout
-from naiad.execution.process.outputs import WorkerOutputs
-from naiad.execution.process.process import WorkerProcess
+from naiad.execution.process.life.death import BrokenWorkerError
+from naiad.execution.process.life.process import WorkerProcess
 from naiad.memory.arena import ArenaFull, Block
 from naiad.request.call import CallInput, CallOutput, InferCall
 from naiad.request.request import InferRequest
@@ -72,7 +72,7 @@ class NestedCalls:
     def _begin(self, frame: Frame) -> None:
         data, lease = self._outputs.borrow(frame)
         try:
-            infer_call = _infer_call(parse(frame.tail), memoryview(data), bool(frame.flags & FLAG_DECOUPLED))
+            infer_call = _infer_call(parse(frame.tail), data, bool(frame.flags & FLAG_DECOUPLED))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenWorkerError(f"a call can't be read: {type(error).__name__}: {error}") from error
         call = _Call(frame.id, self._process, self._calls, self._callers())
@@ -169,12 +169,13 @@ class _Call:
             callback()
 
 
-def _infer_call(message: dict[str, Any], data: memoryview, is_decoupled: bool) -> InferCall:
+def _infer_call(message: dict[str, Any], data: Buffer, is_decoupled: bool) -> InferCall:
     """Return the call that a CALL frame asks for, with views of its block."""
     flags = message.get("flags", 0)
+    view = memoryview(data)  # type: ignore[arg-type]
     call = InferCall(message["model"], message.get("version", ""), message.get("id", ""))
     call.inputs = [
-        CallInput(name, datatype, shape, data[offset : offset + size])
+        CallInput(name, datatype, shape, view[offset : offset + size])
         for name, datatype, shape, offset, size in message["inputs"]
     ]
     call.outputs = [CallOutput(name) for name in message.get("outputs", ())]

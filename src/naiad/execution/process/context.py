@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from naiad.backends.base import WorkerProgram
 from naiad.config.plan import ModelPlan
-from naiad.execution.process.decode import ResponseDecoder
-from naiad.execution.process.encode import BatchEncoder
-from naiad.execution.process.settings import WorkerSettings
+from naiad.execution.process.codec.decode import ResponseDecoder
+from naiad.execution.process.codec.encode import BatchEncoder
+from naiad.execution.process.life.settings import WorkerSettings
 from naiad.execution.threads import ThreadPool
 from naiad.observability.statistics import ModelStatistics
 from naiad.request.batch import Instance

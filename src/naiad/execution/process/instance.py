@@ -18,15 +18,15 @@ from itertools import islice
 from naiad.config.plan import InstancePlan
 from naiad.errors import InferenceServerError, unavailable
 from naiad.execution.process.calls import NestedCalls
+from naiad.execution.process.codec.decode import backend_error, model_error, parse
+from naiad.execution.process.codec.encode import BlockLayout
+from naiad.execution.process.codec.outputs import WorkerOutputs
 from naiad.execution.process.context import ProcessContext
-from naiad.execution.process.death import BrokenWorkerError, Death
-from naiad.execution.process.decode import backend_error, model_error, parse
-from naiad.execution.process.encode import BlockLayout
+from naiad.execution.process.life.death import BrokenWorkerError, Death
+from naiad.execution.process.life.process import WorkerProcess
+from naiad.execution.process.life.start import StartedWorker
+from naiad.execution.process.life.supervisor import Supervisor, SupervisorHooks
 from naiad.execution.process.open_requests import OpenRequests
-from naiad.execution.process.outputs import WorkerOutputs
-from naiad.execution.process.process import WorkerProcess
-from naiad.execution.process.start import StartedWorker
-from naiad.execution.process.supervisor import Supervisor, SupervisorHooks
 from naiad.execution.process.watchdog import Watchdog
 from naiad.execution.threads import Completion
 from naiad.memory.arena import ArenaFull, Block

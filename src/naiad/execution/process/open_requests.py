@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from naiad.errors import InferenceServerError, internal
-from naiad.execution.process.decode import Buffer, ResponseDecoder, backend_error
+from naiad.execution.process.codec.decode import Buffer, ResponseDecoder, backend_error
 from naiad.observability.statistics import ModelStatistics
 from naiad.request.request import InferRequest
 from naiad.worker.frames import FLAG_FINAL, Frame, Kind, pack

@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 
 from naiad.errors import InferenceServerError, invalid_argument
+from naiad.execution.process.codec.decode import parse
 from naiad.execution.process.context import WorkerHost
-from naiad.execution.process.decode import parse
-from naiad.execution.process.process import WorkerIdentity, WorkerProcess
+from naiad.execution.process.life.process import WorkerIdentity, WorkerProcess
 from naiad.worker.frames import Frame, Kind, pack
 
 _log = logging.getLogger("naiad.model")

@@ -1,6 +1,6 @@
 """A worker that dies again and again is started ever more seldom."""
 
-from naiad.execution.process.backoff import Backoff
+from naiad.execution.process.life.backoff import Backoff
 
 
 def test_delays_double_up_to_the_longest():

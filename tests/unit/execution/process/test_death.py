@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from naiad.execution.process.death import Death, Ending, Kill, WorkerIdentity, death_of
+from naiad.execution.process.life.death import Death, Ending, Kill, WorkerIdentity, death_of
 
 IDENTITY = WorkerIdentity("fragile", "1", "fragile_0_0")
 HEAD = "the worker process of model 'fragile' (fragile_0_0), pid 4711,"

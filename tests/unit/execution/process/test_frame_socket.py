@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from event_loops import LOOPS, until
 
-from naiad.execution.process.child.socket import FrameSocket
+from naiad.execution.process.life.child.socket import FrameSocket
 from naiad.memory.segment import create_segment
 from naiad.worker.frames import HEADER, MAX_TAIL_BYTES, Frame, FrameReader, Kind, pack
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from naiad.execution.process.child.hello import problem_of
+from naiad.execution.process.life.child.hello import problem_of
 from naiad.worker.frames import VERSION, Frame, Kind
 
 

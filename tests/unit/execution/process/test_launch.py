@@ -10,7 +10,7 @@ import pytest
 from process_facts import facts
 
 from naiad.backends.base import WorkerProgram
-from naiad.execution.process.child.launch import Launched, environment, launch
+from naiad.execution.process.life.child.launch import Launched, environment, launch
 from naiad.memory.arena import ArenaLimits
 
 TELL = """

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from naiad.execution.process.child.memory_use import oom_kill_count, resident_bytes
+from naiad.execution.process.life.child.memory_use import oom_kill_count, resident_bytes
 
 
 def write(path: Path, text: str) -> None:

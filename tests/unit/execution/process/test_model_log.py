@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from naiad.execution.process.child.model_log import MAX_LINE, LineBudget, ModelLog
+from naiad.execution.process.life.child.model_log import MAX_LINE, LineBudget, ModelLog
 from naiad.observability.log_format import LineFormatter
 
 BURST, PER_SECOND = 1000, 500

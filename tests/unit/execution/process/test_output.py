@@ -10,8 +10,8 @@ from event_loops import LOOPS, until
 from hypothesis import given
 from hypothesis import strategies as st
 
-from naiad.execution.process.child.model_log import MAX_LINE
-from naiad.execution.process.child.output import LineSplitter, OutputCapture
+from naiad.execution.process.life.child.model_log import MAX_LINE
+from naiad.execution.process.life.child.output import LineSplitter, OutputCapture
 
 
 class Log:

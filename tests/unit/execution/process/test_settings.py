@@ -6,7 +6,7 @@ import pytest
 
 from naiad.config.options import parse_options
 from naiad.errors import Code, InferenceServerError
-from naiad.execution.process.settings import WorkerSettings, settings_of
+from naiad.execution.process.life.settings import WorkerSettings, settings_of
 
 MIB = 1 << 20
 

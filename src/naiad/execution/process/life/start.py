@@ -15,9 +15,9 @@ from naiad.backends.base import WorkerProgram
 from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.errors import InferenceServerError
 from naiad.execution.process.context import WorkerHost
-from naiad.execution.process.process import WorkerHooks, WorkerIdentity, WorkerProcess
+from naiad.execution.process.life.process import WorkerHooks, WorkerIdentity, WorkerProcess
+from naiad.execution.process.life.settings import WorkerSettings
 from naiad.execution.process.queries import WorkerQueries
-from naiad.execution.process.settings import WorkerSettings
 from naiad.worker.frames import Kind
 
 

@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Callable
 
-from naiad.execution.process.child.model_log import MAX_LINE, ModelLog
+from naiad.execution.process.life.child.model_log import MAX_LINE, ModelLog
 
 # Splitting so much into lines takes 0.3 ms at worst.
 _READ_BYTES = 1 << 14

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 
 from naiad.config.plan import ModelPlan, TensorPlan
-from naiad.execution.tensors import reshape
+from naiad.execution.output_checks import reshape
 from naiad.request.request import InferRequest
 from naiad.tensor import bytes_tensor
 from naiad.worker.messages import RequestMessage, TensorMessage

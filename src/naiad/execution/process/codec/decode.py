@@ -15,7 +15,7 @@ import orjson
 from naiad.config.plan import ModelPlan
 from naiad.errors import Code, FailureReason, InferenceServerError
 from naiad.execution.output_checks import OutputChecker
-from naiad.execution.process.death import BrokenWorkerError
+from naiad.execution.process.life.death import BrokenWorkerError
 from naiad.request.request import InferRequest
 from naiad.request.response import InferResponse, OutputTensor
 from naiad.tensor import bytes_tensor

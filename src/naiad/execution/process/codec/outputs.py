@@ -9,8 +9,8 @@ import asyncio
 
 import numpy as np
 
-from naiad.execution.process.decode import Buffer
-from naiad.execution.process.process import WorkerProcess
+from naiad.execution.process.codec.decode import Buffer
+from naiad.execution.process.life.process import WorkerProcess
 from naiad.memory.lease import Lease, Leases
 from naiad.worker.frames import Frame, Kind, pack, pack_blocks
 

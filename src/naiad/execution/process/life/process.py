@@ -18,15 +18,15 @@ from typing import Any
 
 from naiad.backends.base import WorkerProgram
 from naiad.errors import InferenceServerError, internal
-from naiad.execution.process.child.exit_watch import ExitWatch
-from naiad.execution.process.child.hello import problem_of
-from naiad.execution.process.child.launch import Launched, launch
-from naiad.execution.process.child.memory_use import oom_kill_count, resident_bytes
-from naiad.execution.process.child.model_log import ModelLog
-from naiad.execution.process.child.output import OutputCapture
-from naiad.execution.process.child.socket import FrameSocket
-from naiad.execution.process.death import BrokenWorkerError, Death, Ending, Kill, Reason, WorkerIdentity, death_of
-from naiad.execution.process.settings import WorkerSettings
+from naiad.execution.process.life.child.exit_watch import ExitWatch
+from naiad.execution.process.life.child.hello import problem_of
+from naiad.execution.process.life.child.launch import Launched, launch
+from naiad.execution.process.life.child.memory_use import oom_kill_count, resident_bytes
+from naiad.execution.process.life.child.model_log import ModelLog
+from naiad.execution.process.life.child.output import OutputCapture
+from naiad.execution.process.life.child.socket import FrameSocket
+from naiad.execution.process.life.death import BrokenWorkerError, Death, Ending, Kill, Reason, WorkerIdentity, death_of
+from naiad.execution.process.life.settings import WorkerSettings
 from naiad.memory.arena import Arena
 from naiad.memory.mapping import Mapping
 from naiad.worker.frames import Frame, Kind, pack, unpack_blocks

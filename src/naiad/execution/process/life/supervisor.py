@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from naiad.config.plan import InstancePlan
 from naiad.errors import InferenceServerError
-from naiad.execution.process.backoff import Backoff
 from naiad.execution.process.context import ProcessContext
-from naiad.execution.process.death import Death, WorkerIdentity
-from naiad.execution.process.process import WorkerHooks
-from naiad.execution.process.start import StartedWorker, import_model, initialize
+from naiad.execution.process.life.backoff import Backoff
+from naiad.execution.process.life.death import Death, WorkerIdentity
+from naiad.execution.process.life.process import WorkerHooks
+from naiad.execution.process.life.start import StartedWorker, import_model, initialize
 from naiad.worker.frames import Frame
 
 _LOOK_SECONDS = 1.0

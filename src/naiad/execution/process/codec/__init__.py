@@ -1,0 +1,1 @@
+"""Tensors between requests and a worker's shared memory, and back."""

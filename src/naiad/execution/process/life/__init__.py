@@ -1,0 +1,1 @@
+"""A worker process: its start, its end, and the next one."""
