@@ -16,6 +16,7 @@ from naiad.errors import invalid_argument
 ALLOW_REQUIREMENTS = "allow-model-requirements"
 CACHE_DIRECTORY = "environment-cache-directory"
 TIMEOUT = "environment-timeout-secs"
+ENVIRONMENT_SETTINGS = (ALLOW_REQUIREMENTS, CACHE_DIRECTORY, TIMEOUT)
 
 _BOOLS = {"true": True, "false": False}
 

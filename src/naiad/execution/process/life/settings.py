@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
+from naiad.backends.python.settings import ENVIRONMENT_SETTINGS
 from naiad.config.options import ServerOptions
 from naiad.errors import invalid_argument
 from naiad.memory.arena import MEBIBYTE, ArenaLimits
@@ -19,7 +20,7 @@ _WITHOUT_EFFECT = {
     "thread-pool-size": "no thread waits for a worker here",
 }
 # Read by the backend itself, or for every backend.
-_OTHERS = frozenset(("default-max-batch-size",))
+_OTHERS = frozenset(("default-max-batch-size", *ENVIRONMENT_SETTINGS))
 _MAX_DIGITS = 18
 
 _log = logging.getLogger("naiad.execution")
