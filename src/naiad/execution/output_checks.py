@@ -16,6 +16,8 @@ from naiad.tensor import shape as shapes
 
 Array = np.ndarray[Any, Any]
 
+_BYTES_ONLY = frozenset({bytes})
+
 
 class OutputChecker:
     """Checks the outputs of one model version. Every fault is INTERNAL and names model and output."""
@@ -36,38 +38,37 @@ class OutputChecker:
         plan = self._outputs[name]
         if datatype != plan.datatype.name:
             raise self._wrong_datatype(plan, _given(datatype))
-        self._check_shape(plan, shape, rows)
+        if len(shape) != len(plan.backend_shape) or (self._is_batching and shape[0] != rows):
+            raise self._wrong_shape(plan, shape, rows)
         return plan
 
     def check_array(self, plan: TensorPlan, array: object, rows: int) -> Array:
-        """Return `array` as the output of a batch of `rows` items. Raises for what isn't an array of the output's dtype, rank
-        and batch size, and for elements of a BYTES output that aren't bytes.
+        """Return `array`, the output of a batch of `rows` items, in the shape that clients see. Raises for what isn't an array
+        of the output's dtype, rank and batch size, and for elements of a BYTES output that aren't bytes.
         """
         if not isinstance(array, np.ndarray):
             raise self._fault(plan, f"is a {type(array).__name__}, must be a numpy array")
         if array.dtype != plan.datatype.numpy:
             raise self._wrong_datatype(plan, str(array.dtype))
-        self._check_shape(plan, array.shape, rows)
-        if array.dtype.hasobject:
-            self._check_elements(plan, array)
-        return array
+        shape = array.shape
+        if len(shape) != len(plan.backend_shape) or (self._is_batching and shape[0] != rows):
+            raise self._wrong_shape(plan, shape, rows)
+        if array.dtype.hasobject and not _BYTES_ONLY.issuperset(map(type, array.ravel().tolist())):
+            raise self._wrong_element(plan, array)
+        return self.to_client_shape(plan, array) if plan.has_reshape else array
 
     def to_client_shape(self, plan: TensorPlan, array: Array) -> Array:
         """Return an output in the shape that clients see."""
         return reshape(array, plan.backend_shape[self._is_batching :], plan.shape) if plan.has_reshape else array
 
-    def _check_shape(self, plan: TensorPlan, shape: Sequence[int], rows: int) -> None:
-        if len(shape) != len(plan.backend_shape) or (self._is_batching and shape[0] != rows):
-            expected = (rows, *plan.backend_shape[1:]) if self._is_batching else plan.backend_shape
-            raise self._fault(plan, f"has shape {shapes.text(shape)}, must be {shapes.text(expected)}")
+    def _wrong_shape(self, plan: TensorPlan, shape: Sequence[int], rows: int) -> InferenceServerError:
+        expected = (rows, *plan.backend_shape[1:]) if self._is_batching else plan.backend_shape
+        return self._fault(plan, f"has shape {shapes.text(shape)}, must be {shapes.text(expected)}")
 
-    def _check_elements(self, plan: TensorPlan, array: Array) -> None:
-        elements = array.ravel().tolist()
-        if set(map(type, elements)) <= {bytes}:
-            return
-        position, element = next((index, item) for index, item in enumerate(elements) if type(item) is not bytes)
+    def _wrong_element(self, plan: TensorPlan, array: Array) -> InferenceServerError:
+        position, element = next((index, item) for index, item in enumerate(array.flat) if type(item) is not bytes)
         where = shapes.text([int(index) for index in np.unravel_index(position, array.shape)])
-        raise self._fault(plan, f"has a {type(element).__name__} at {where}, elements of a BYTES output must be bytes")
+        return self._fault(plan, f"has a {type(element).__name__} at {where}, elements of a BYTES output must be bytes")
 
     def _wrong_datatype(self, plan: TensorPlan, given: str) -> InferenceServerError:
         return self._fault(plan, f"has the wrong datatype: {given} given, {plan.datatype.name} declared")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from naiad.config.plan import ModelPlan, TensorPlan
+from naiad.config.plan import ModelPlan
 from naiad.errors import internal
 from naiad.execution.output_checks import OutputChecker, reshape
 from naiad.request.request import InferRequest
@@ -64,7 +64,9 @@ class BatchTensors:
             return [self._whole(arrays, requests[0])]
         rows = sum(request.batch_size for request in requests)
         checked = {
-            name: self._checked(self._outputs[name], array, rows) for name, array in arrays.items() if name in self._outputs
+            name: self._checker.check_array(self._outputs[name], array, rows)
+            for name, array in arrays.items()
+            if name in self._outputs
         }
         answers = []
         start = 0
@@ -92,10 +94,7 @@ class BatchTensors:
             array = arrays.get(name)
             if array is not None:
                 plan = self._outputs[name]
-                answers.append(OutputTensor(name, plan.datatype, self._checked(plan, array, request.batch_size)))
+                answers.append(OutputTensor(name, plan.datatype, self._checker.check_array(plan, array, request.batch_size)))
             elif not self._may_omit_outputs:
                 raise self._checker.missing(name)
         return answers
-
-    def _checked(self, plan: TensorPlan, array: object, rows: int) -> Array:
-        return self._checker.to_client_shape(plan, self._checker.check_array(plan, array, rows))
