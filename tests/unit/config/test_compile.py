@@ -142,6 +142,10 @@ def test_two_groups_of_one_name_count_on():
     assert [(i.name, i.kind) for i in plan.instances] == [("g_0", "CPU"), ("g_1", "CPU"), ("g_2", "MODEL")]
 
 
+def test_the_runtime_of_python_based_backends_is_used():
+    assert unused_fields(normalised('runtime: "model.py"')) == []
+
+
 def test_a_plain_config_has_no_unused_field():
     assert unused_fields(normalised('max_batch_size: 4 dynamic_batching { } input { name: "x" format: FORMAT_NHWC }')) == []
 

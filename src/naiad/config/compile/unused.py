@@ -36,7 +36,12 @@ UNUSED_FIELDS = (
 
 def unused_fields(config: Message) -> list[str]:
     """Return the paths of the fields that are set and have no effect yet, in the table's order."""
-    return [path for path in UNUSED_FIELDS if _is_set(config, path.split("."))]
+    return [path for path in UNUSED_FIELDS if _is_set(config, path.split(".")) and not _is_used_runtime(config, path)]
+
+
+def _is_used_runtime(config: Message, path: str) -> bool:
+    """Return whether it is the runtime of Python-based backends: a native library is what has no effect."""
+    return path == "runtime" and config.runtime == "model.py"
 
 
 def _is_set(message: Message, names: list[str]) -> bool:
