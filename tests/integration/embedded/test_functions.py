@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -145,6 +146,17 @@ def test_an_error_with_a_code_keeps_it_and_is_no_fault(caplog):
         error = error_of(model, x=row(1))
     assert (error.code, error.message) == (Code.INVALID_ARGUMENT, "model 'm' failed: x is too high")
     assert "Traceback" not in caplog.text
+
+
+def test_a_function_that_exits_costs_its_request_only():
+    def leave(x):
+        if x[0, 0] < 0:
+            sys.exit("bye")
+        return x
+
+    with serving(leave) as model:
+        assert error_of(model, x=row(-1)).message == "model 'm' failed: SystemExit: bye"
+        assert model.infer({"x": row(1)})["y"].tolist() == [[1]]
 
 
 def test_a_bad_request_of_a_batch_fails_alone():

@@ -13,7 +13,7 @@ from typing import ClassVar
 from naiad.backends.base import Array, Backend, BackendInstance, ModelFiles, SingleRequest
 from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.config.signature import ModelSignature
-from naiad.errors import InferenceServerError, invalid_argument
+from naiad.errors import InferenceServerError, internal, invalid_argument
 from naiad.server.embedded.calling import FunctionCaller, check_wanted
 from naiad.server.embedded.config import BACKEND
 
@@ -92,3 +92,7 @@ def _logged(model: str) -> Iterator[None]:
     except Exception:
         _log.exception("model '%s': its function failed", model)
         raise
+    except BaseException as error:
+        # sys.exit() in a function mustn't cost the server a thread.
+        _log.exception("model '%s': its function failed", model)
+        raise internal(f"{type(error).__name__}: {error}") from error
