@@ -139,6 +139,8 @@ class InferenceServer:
     async def is_model_ready(self, name: str, version: str) -> bool:
         """See `InferenceService.is_model_ready`."""
         model = self._repository.find(name, version)
+        if model.unready_reason:
+            raise unavailable(f"model '{name}' version {model.plan.version} is not ready: {model.unready_reason}")
         return not self._is_draining and await model.check_ready()
 
     def server_metadata(self) -> ServerMetadata:
