@@ -113,8 +113,8 @@ class RepositoryManager:
         Raises like `look_up`, and UNAVAILABLE for one that can't serve for a time.
         """
         model = self.look_up(name, version)
-        if model.unready_reason:
-            raise unavailable(f"model '{name}' version {model.plan.version} is not ready: {model.unready_reason}")
+        if model.refusal:
+            raise unavailable(f"model '{name}' version {model.plan.version} is not ready: {model.refusal}")
         return model
 
     def look_up(self, name: str, version: str) -> Model:
@@ -161,6 +161,11 @@ class RepositoryManager:
     async def close(self) -> None:
         """Drain every model and give it back."""
         await asyncio.gather(*(self._unload(model) for model in list(self.models())))
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def kill(self) -> None:
+        """End every worker process at once, in place of `close`."""
+        await asyncio.gather(*(model.kill() for model in self.models()))
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _unload(self, model: Model) -> None:

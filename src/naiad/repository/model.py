@@ -68,8 +68,9 @@ class LoadedVersion:
 class Model:
     """One model version that is loaded. Loop thread only, but for `close`.
 
-    `unready_reason` is why it can't serve for a time, "" when it can; `on_readiness` is called when that changes. `down` are
-    the instances without a worker, each with its reason.
+    `unready_reason` is why it can't serve for a time, "" when it can; `refusal` is the same when that will last, so that
+    requests are refused and don't wait. `on_readiness` is called when one changes. `down` are the instances without a worker,
+    each with its reason.
     """
 
     __slots__ = (
@@ -83,6 +84,7 @@ class Model:
         "placement",
         "plan",
         "poison_count",
+        "refusal",
         "restart_counts",
         "scheduler",
         "statistics",
@@ -95,6 +97,7 @@ class Model:
         self.load_seconds = loaded.load_seconds
         self.statistics = ModelStatistics()
         self.unready_reason = ""
+        self.refusal = ""
         self.on_readiness: Callable[[], None] = lambda: None
         self._idle_callbacks: list[Callable[[], None]] = []
         is_isolated = isinstance(loaded.instances, LoadedWorkers)
@@ -133,7 +136,7 @@ class Model:
         self.down[instance] = reason
         if len(self.down) < len(self._active):
             return
-        self.set_unready(reason)
+        self.set_unready(reason, is_lasting=is_lasting)
         if is_lasting:
             self.scheduler.fail_queued(unavailable(reason))
 
@@ -141,7 +144,7 @@ class Model:
         """See `InstanceOwner.on_up`."""
         if self.down.pop(instance, None) is not None:
             self.scheduler.add(instance)
-            self.set_unready("")
+        self.set_unready("")
 
     def _made_instances(self, loaded: LoadedVersion, runtime: Runtime) -> Sequence[ThreadInstance | ProcessInstance]:
         plan = loaded.plan
@@ -178,10 +181,11 @@ class Model:
         self.on_idle(idle.set)
         await idle.wait()
 
-    def set_unready(self, reason: str) -> None:
-        """Say why the model can't serve from now on, or with "" that it can again."""
-        if reason != self.unready_reason:
-            self.unready_reason = reason
+    def set_unready(self, reason: str, *, is_lasting: bool = True) -> None:
+        """Say why the model can't serve from now on, or with "" that it can again. Requests wait for one that soon can."""
+        refusal = reason if is_lasting else ""
+        if (reason, refusal) != (self.unready_reason, self.refusal):
+            self.unready_reason, self.refusal = reason, refusal
             self.on_readiness()
 
     async def check_ready(self) -> bool:
@@ -214,6 +218,11 @@ class Model:
 
     def _open_count(self) -> int:
         return sum([instance.open_count for instance in self._instances])
+
+    async def kill(self) -> None:
+        """End every worker at once, whatever it runs; what runs in a thread can't be stopped."""
+        workers = [instance for instance in self._instances if isinstance(instance, ProcessInstance)]
+        await asyncio.gather(*(worker.close(is_hurried=True) for worker in workers))
 
     def close(self) -> None:
         """Give the loaded copies back; blocking, after `drain`."""

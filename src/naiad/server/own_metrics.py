@@ -19,10 +19,7 @@ def own_families(repository: RepositoryManager, pool: ThreadPool) -> Iterator[Fa
 
     def of_models(name: str, kind: Kind, text: str, read: Callable[[Model], int]) -> FamilySource:
         def family() -> Family:
-            samples = [
-                Sample(read(model), {"model": model.plan.name, "version": str(model.plan.version)})
-                for model in repository.models()
-            ]
+            samples = [Sample(read(model), _labels(model)) for model in repository.models()]
             return Family(name, kind, text, samples)
 
         return family
@@ -45,9 +42,39 @@ def own_families(repository: RepositoryManager, pool: ThreadPool) -> Iterator[Fa
         "Requests that run and have not ended",
         Model.running_count,
     )
+    yield of_models(
+        "naiad_poison_requests_total",
+        Kind.COUNTER,
+        "Requests that were given up since two worker processes died of them",
+        lambda model: model.poison_count,
+    )
+    yield lambda: Family(
+        "naiad_worker_restarts_total",
+        Kind.COUNTER,
+        "Worker processes of Python models that died or were replaced",
+        [
+            Sample(count, {**_labels(model), "reason": reason})
+            for model in repository.models()
+            for reason, count in model.restart_counts.items()
+        ],
+    )
+    yield lambda: Family(
+        "naiad_worker_memory_bytes",
+        Kind.GAUGE,
+        "Resident memory of worker processes, with what they share",
+        [
+            Sample(size_bytes, {**_labels(model), "instance": name})
+            for model in repository.models()
+            for name, size_bytes in model.worker_memory()
+        ],
+    )
     yield lambda: Family(
         "naiad_thread_pool_queued_batches",
         Kind.GAUGE,
         "Batches that wait for a thread, see --thread-count",
         [Sample(pool.queued_count(), {})],
     )
+
+
+def _labels(model: Model) -> dict[str, str]:
+    return {"model": model.plan.name, "version": str(model.plan.version)}

@@ -30,10 +30,12 @@ _WINDOW_RESPONSES = 16
 
 
 class NestedCalls:
-    """The calls of one worker. `callers` returns the requests in whose service the worker's model runs now."""
+    """The calls of one worker. `callers` returns the requests in whose service a call is made: the one whose id the model
+    gave, or all that run when that is 0.
+    """
 
     def __init__(
-        self, host: WorkerHost, process: WorkerProcess, outputs: WorkerOutputs, callers: Callable[[], list[InferRequest]]
+        self, host: WorkerHost, process: WorkerProcess, outputs: WorkerOutputs, callers: Callable[[int], list[InferRequest]]
     ) -> None:
         self._host = host
         self._process = process
@@ -72,10 +74,11 @@ class NestedCalls:
     def _begin(self, frame: Frame) -> None:
         data, lease = self._outputs.borrow(frame)
         try:
-            infer_call = _infer_call(parse(frame.tail), data, bool(frame.flags & FLAG_DECOUPLED))
+            message = parse(frame.tail)
+            infer_call = _infer_call(message, data, bool(frame.flags & FLAG_DECOUPLED))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenWorkerError(f"a call can't be read: {type(error).__name__}: {error}") from error
-        call = _Call(frame.id, self._process, self._calls, self._callers())
+        call = _Call(frame.id, self._process, self._calls, self._callers(message.get("caller", 0)))
         self._calls[frame.id] = call
         del data
         call.begin(self._host, infer_call)

@@ -66,7 +66,7 @@ class InstanceOwner(Protocol):
     """Requests whose worker died twice."""
 
     def on_down(self, instance: Instance, reason: str, *, is_lasting: bool) -> None:
-        """The instance has no worker: it takes no batch until `on_up`. `is_lasting`: a start has failed, too."""
+        """The instance has no worker: it takes no batch until `on_up`. `is_lasting`: not soon."""
 
     def on_up(self, instance: Instance) -> None:
         """The instance takes batches again."""

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 
 from naiad.config.plan import InstancePlan
 from naiad.errors import InferenceServerError, unavailable
@@ -127,10 +126,10 @@ class ProcessInstance:
             self._readiness = self._context.host.loop.create_task(_ask_ready(worker.process))
         return await asyncio.shield(self._readiness)
 
-    async def close(self) -> None:
-        """Let the model finalize and end the worker. What it still held fails."""
+    async def close(self, *, is_hurried: bool = False) -> None:
+        """Let the model finalize and end the worker, or kill it at once. What it still held fails."""
         self._watchdog.close()
-        await self._supervisor.close(self._context.host.settings.stop_timeout_s)
+        await self._supervisor.close(0 if is_hurried else self._context.host.settings.stop_timeout_s)
         self._lose(unavailable(f"model '{self._context.plan.name}' was unloaded"), may_retry=False)
 
     def send_later(self, frame: bytes) -> None:
@@ -327,12 +326,12 @@ class ProcessInstance:
         self._owner.on_up(self)
         self._pump()
 
-    def _on_death(self, death: Death) -> None:
+    def _on_death(self, death: Death, is_lasting: bool) -> None:
         self._process = None
         self._watchdog.stop()
         if self._calls is not None:
             self._calls.cancel_all()
-        self._owner.on_down(self, death.text, is_lasting=False)
+        self._owner.on_down(self, death.text, is_lasting=is_lasting)
         self._lose(backend_error(unavailable(death.text)), may_retry=self._context.limits.retries_on_death)
 
     def _lose(self, error: InferenceServerError, *, may_retry: bool) -> None:
@@ -381,8 +380,12 @@ class ProcessInstance:
     def _is_idle(self) -> bool:
         return not (self._running or self._waiting or len(self._open) or self._copying)
 
-    def _callers(self) -> list[InferRequest]:
-        return list(islice(self._running[0].requests, None)) if self._running else []
+    def _callers(self, named: int) -> list[InferRequest]:
+        """Return the request with id `named` when the model named it, otherwise those that are running."""
+        request = self._open.get(named)
+        if request is not None:
+            return [request]
+        return list(self._running[0].requests) if self._running else []
 
 
 async def _ask_ready(process: WorkerProcess) -> bool:

@@ -21,16 +21,20 @@ from naiad.execution.process.life.start import StartedWorker, import_model, init
 from naiad.worker.frames import Frame
 
 _LOOK_SECONDS = 1.0
+# Requests wait for a worker that is to be started within this time.
+_SOON_SECONDS = 1.0
 
 _log = logging.getLogger("naiad.execution")
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorHooks:
-    """Who is told: of a frame, of a worker's death, that a new worker is there, that a start failed, that memory came free."""
+    """Who is told: of a frame, of a worker's death (and whether the next start is far off), that a new worker is there, that a
+    start failed, that memory came free.
+    """
 
     on_frame: Callable[[Frame], None]
-    on_death: Callable[[Death], None]
+    on_death: Callable[[Death, bool], None]
     on_started: Callable[[StartedWorker], None]
     on_start_failed: Callable[[InferenceServerError], None]
     on_room: Callable[[], None]
@@ -89,13 +93,14 @@ class Supervisor:
         worker, self.worker = self.worker, None
         if worker is not None:
             worker.queries.close()
-        self._hooks.on_death(death)
-        self._start_later()
+        delay_s = self._backoff.next_delay_s()
+        self._hooks.on_death(death, delay_s > _SOON_SECONDS)
+        self._start_later(delay_s)
 
-    def _start_later(self) -> None:
+    def _start_later(self, delay_s: float) -> None:
         if not self._is_closing:
             self._is_proved = False
-            self._task = self._context.host.loop.create_task(self._start(self._backoff.next_delay_s()))
+            self._task = self._context.host.loop.create_task(self._start(delay_s))
 
     async def _start(self, delay_s: float) -> None:
         """Start a worker after `delay_s`; when that fails, try again later, and so on."""
@@ -105,7 +110,7 @@ class Supervisor:
         except InferenceServerError as error:
             _log.error("a worker of '%s' can't be started again: %s", self._plan.name, error.message)
             self._hooks.on_start_failed(error)
-            self._start_later()
+            self._start_later(self._backoff.next_delay_s())
             return
         _log.info("started a new worker of '%s', pid %d", self._plan.name, started.process.pid)
         self.adopt(started)
@@ -139,7 +144,7 @@ class Supervisor:
         _log.warning("%s", text)
         self._context.owner.restart_counts["memory_limit"] += 1
         worker, self.worker = self.worker, None
-        self._hooks.on_death(Death("memory_limit", text))
+        self._hooks.on_death(Death("memory_limit", text), False)
         if worker is not None:
             worker.queries.close()
             await worker.process.stop(self._context.host.settings.stop_timeout_s)
