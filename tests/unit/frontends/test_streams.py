@@ -264,6 +264,18 @@ def test_generate_answers_when_there_was_exactly_one_response(run, count):
     run(scenario)
 
 
+def test_generate_answers_at_the_second_response_and_gives_the_rest_up(run):
+    async def scenario(service, reader, writer):
+        writer.write(post("/v2/models/echo/generate", b'{"S":"a"}', "Connection: close"))
+        await service.wait(lambda: service.sinks)
+        for index in range(3):
+            service.sinks[0].send(response(b"text %d" % index), False)
+        assert b"exactly 1 response" in await reader.read(-1)
+        assert service.cancelled == service.calls
+
+    run(scenario)
+
+
 def test_the_end_of_a_stream_without_a_response_is_no_event(run):
     async def scenario(service, reader, writer):
         writer.write(post("/v2/models/echo/generate_stream", b'{"S":"a"}', "Connection: close"))

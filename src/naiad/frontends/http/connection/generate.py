@@ -48,6 +48,8 @@ class GenerateExchange(HotExchange):
         call = decode_generate(body, metadata, route.model_version, self.context.limits)
         call.takes_many_responses = True
         self.handle = service.infer(call, self)
+        if self.has_ended:
+            self._give_up()
 
     def send(self, response: InferResponse | None, is_final: bool) -> None:
         """See `ResponseSink.send`."""
@@ -66,10 +68,12 @@ class GenerateExchange(HotExchange):
             return
         if text is not None:
             self.response_count += 1
-            self.response_text = self.response_text or text
-        if is_final:
-            is_one = self.response_count == 1
-            self.respond(200, reply.JSON, [self.response_text if is_one else error_body(_NOT_ONE)])
+            self.response_text = text
+        if self.response_count > 1 or (is_final and not self.response_count):
+            self.respond(200, reply.JSON, [error_body(_NOT_ONE)])
+            self._give_up()
+        elif is_final:
+            self.respond(200, reply.JSON, [self.response_text])
 
     def fail(self, error: InferenceServerError) -> None:
         """See `ResponseSink.fail`: once a stream has begun, an error is its last event."""
@@ -88,6 +92,11 @@ class GenerateExchange(HotExchange):
     def probe(self) -> bytes:
         """See `Exchange.probe`: between two events there may be a comment."""
         return reply.chunk(COMMENT) if self.is_streaming else super().probe()
+
+    def _give_up(self) -> None:
+        """Stop what runs on for an exchange that is answered; without effect when the request has ended."""
+        if self.handle is not None:
+            self.handle.cancel()
 
     def _send_event(self, text: bytes | None, is_final: bool) -> None:
         if not self.is_streaming:
