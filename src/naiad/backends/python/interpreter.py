@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from typing import Any
 from naiad.errors import InferenceServerError, invalid_argument, unavailable
 
 OLDEST_VERSION = (3, 10)
+OLDEST_NUMPY = (1, 23)
+"""The first with `from_dlpack`."""
 
 _PROBE_TIMEOUT_S = 120.0
 # The variables that tie an interpreter to one environment. PYTHONPATH stays: operators share code by it.
@@ -84,15 +87,31 @@ def _ask(path: Path, _modified_ns: tuple[int, int], variables: tuple[tuple[str, 
     facts = _facts(path, _run(path, dict(variables)))
     version = ".".join(map(str, facts["version"]))
     if tuple(facts["version"][:2]) < OLDEST_VERSION:
-        oldest = ".".join(map(str, OLDEST_VERSION))
-        raise invalid_argument(f"the interpreter '{path}' is Python {version}; Python models need {oldest} or newer")
+        raise invalid_argument(
+            f"the interpreter '{path}' is Python {version}; Python models need {_text(OLDEST_VERSION)} or newer"
+        )
     if facts["numpy"] is None:
         raise invalid_argument(
             f"the interpreter '{path}' (Python {version}) can't import numpy, which Python models need ({facts['error']}); "
             f"install it there: {path} -m pip install numpy"
         )
+    if _is_older(facts["numpy"], OLDEST_NUMPY):
+        raise invalid_argument(
+            f"the interpreter '{path}' (Python {version}) has numpy {facts['numpy']}; Python models need {_text(OLDEST_NUMPY)} or "
+            f"newer: {path} -m pip install -U numpy"
+        )
     _log.info("the interpreter '%s' is Python %s with numpy %s", path, version, facts["numpy"])
     return Interpreter(path, version, facts["numpy"])
+
+
+def _text(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
+
+def _is_older(version: str, oldest: tuple[int, int]) -> bool:
+    """Return whether `version`, such as "1.26.4" or "2.0.0rc1", is before `oldest`; one in another form isn't judged."""
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return match is not None and (int(match[1]), int(match[2])) < oldest
 
 
 def _run(path: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

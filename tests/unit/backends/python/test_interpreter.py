@@ -85,6 +85,19 @@ def test_one_without_numpy_is_refused_with_how_to_install_it(tmp_path: Path):
     assert f"{path} -m pip install numpy" in caught.value.message
 
 
+@pytest.mark.parametrize("version", ["1.21.6", "1.9.0", "0.1"])
+def test_one_with_an_old_numpy_is_refused_with_its_version(tmp_path: Path, version: str):
+    path = _script(tmp_path, f"""echo '{{"version": [3, 10, 1], "numpy": "{version}", "error": null}}'""")
+    with pytest.raises(InferenceServerError, match=f"has numpy {version}; Python models need 1.23 or newer"):
+        check_interpreter(path, {})
+
+
+@pytest.mark.parametrize("version", ["1.23.0", "2.0.0rc1", "10.1", "from a fork"])
+def test_newer_and_unknown_versions_of_numpy_are_taken(tmp_path: Path, version: str):
+    path = _script(tmp_path, f"""echo '{{"version": [3, 10, 1], "numpy": "{version}", "error": null}}'""")
+    assert check_interpreter(path, {}).numpy == version
+
+
 @pytest.mark.parametrize("text", ["echo nonsense; exit 0", "exit 0", "echo some reason >&2; exit 1", "kill -9 $$"])
 def test_a_program_that_is_no_python_is_refused_with_what_it_said(tmp_path: Path, text: str):
     with pytest.raises(InferenceServerError, match=r"doesn't work: .* said: (nonsense|nothing|some reason)"):
