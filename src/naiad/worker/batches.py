@@ -71,8 +71,10 @@ class BlockWriter:
     def add(self, tensor: Tensor) -> TensorMessage:
         """Return where `tensor` will lie. Raises TritonModelException when it can't be sent."""
         datatype, shape, data = tensor.wire()
+        if not isinstance(data, bytes):
+            data = data.cast("B")
         offset = -(-self.size // _ALIGNMENT) * _ALIGNMENT
-        size = len(data) if isinstance(data, bytes) else data.nbytes
+        size = len(data)
         self._parts.append((offset, data))
         self.size = offset + size
         return (tensor.name(), datatype, list(shape), offset, size)
@@ -89,10 +91,7 @@ class BlockWriter:
     def copy_to(self, view: memoryview) -> None:
         """Copy all tensors into `view`, the block."""
         for offset, data in self._parts:
-            if isinstance(data, bytes):
-                view[offset : offset + len(data)] = data
-            else:
-                np.frombuffer(view, np.uint8, data.nbytes, offset)[:] = np.frombuffer(data, np.uint8)
+            view[offset : offset + len(data)] = data
 
 
 class ResponseWriter:

@@ -30,6 +30,7 @@ from naiad.worker.messages import CallMessage, InitializeMessage, RequestMessage
 WINDOW_RESPONSES = 16
 """So many responses to one request may be on their way unread; the sender waits for credit then."""
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _WORK = frozenset((Kind.LOAD, Kind.COMPLETE_CONFIG, Kind.INITIALIZE, Kind.CHECK_READY, Kind.FINALIZE, Kind.EXECUTE))
 # What is smaller is copied out of the server's block at once, which is then free.
 _COPY_BYTES = 1 << 16
@@ -319,7 +320,7 @@ class Runtime:
 
 def as_json(message: Any) -> bytes:
     """Return a tail."""
-    return json.dumps(message, separators=(",", ":")).encode()
+    return _encode(message).encode()
 
 
 def _end() -> None:

@@ -59,6 +59,13 @@ class NestedCalls:
             return False
         return True
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def awaited_models(self) -> set[str]:
+        """Return the names of the models whose answers the running batch may wait for."""
+        return {call.model for call in self._calls.values() if call.callers}
+
     def caller_cancelled(self) -> None:
         """A request was cancelled: calls that are made for none but cancelled ones are, too."""
         for call in list(self._calls.values()):
@@ -78,7 +85,8 @@ class NestedCalls:
             infer_call = _infer_call(message, data, bool(frame.flags & FLAG_DECOUPLED))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenWorkerError(f"a call can't be read: {type(error).__name__}: {error}") from error
-        call = _Call(frame.id, self._process, self._calls, self._callers(message.get("caller", 0)))
+        call = _Call(frame.id, infer_call.model_name, self._process, self._calls)
+        call.callers = self._callers(message.get("caller", 0))
         self._calls[frame.id] = call
         del data
         call.begin(self._host, infer_call)
@@ -89,8 +97,9 @@ class NestedCalls:
 class _Call:
     """One call under way: the sink of the callee's responses."""
 
-    def __init__(self, number: int, process: WorkerProcess, calls: dict[int, _Call], callers: list[InferRequest]) -> None:
-        self.callers = callers
+    def __init__(self, number: int, model: str, process: WorkerProcess, calls: dict[int, _Call]) -> None:
+        self.callers: list[InferRequest] = []
+        self.model = model
         self._number = number
         self._process = process
         self._calls = calls
@@ -99,7 +108,11 @@ class _Call:
         self._on_writable: list[Callable[[], None]] = []
 
     def begin(self, host: WorkerHost, call: InferCall) -> None:
-        """Put the call to the server."""
+        """Put the call to the server, unless nobody could ever answer it."""
+        if self.callers and host.waits.is_stuck(self.model):
+            text = "every instance of it waits for the answer to a call that leads back here: give it more instances"
+            self.fail(unavailable(f"a call of model '{self.model}' would wait for ever: {text}"))
+            return
         try:
             self._handle = host.service.infer(call, self)
         except InferenceServerError as error:

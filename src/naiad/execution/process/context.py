@@ -12,6 +12,7 @@ from naiad.config.plan import ModelPlan
 from naiad.execution.process.codec.decode import ResponseDecoder
 from naiad.execution.process.codec.encode import BatchEncoder
 from naiad.execution.process.life.settings import WorkerSettings
+from naiad.execution.process.waiting import WaitGraph
 from naiad.execution.threads import ThreadPool
 from naiad.observability.statistics import ModelStatistics
 from naiad.request.batch import Instance
@@ -40,6 +41,7 @@ class WorkerHost:
     settings: WorkerSettings
     metrics: MetricsKeeper
     service: InferenceService = field(init=False)
+    waits: WaitGraph = field(default_factory=WaitGraph)
 
 
 @dataclass(frozen=True, slots=True)

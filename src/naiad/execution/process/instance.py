@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
@@ -84,6 +84,7 @@ class ProcessInstance:
 
     def adopt(self, started: StartedWorker) -> None:
         """Take the worker that was started when the model was loaded."""
+        self._context.host.waits.add(self._context.plan.name, self)
         self._supervisor.adopt(started)
 
     # See `Instance`.
@@ -115,6 +116,16 @@ class ProcessInstance:
         """The worker's memory in bytes, 0 while there is none."""
         return self._supervisor.resident_bytes()
 
+    @property
+    def is_busy(self) -> bool:
+        """See `WaitingInstance`."""
+        return bool(self._running)
+
+    @property
+    def awaited_models(self) -> Collection[str]:
+        """See `WaitingInstance`."""
+        return () if self._calls is None or not self._running else self._calls.awaited_models()
+
     async def check_ready(self) -> bool:
         """Ask the model's `is_ready`, once at a time; without an answer within five seconds it isn't."""
         worker = self._supervisor.worker
@@ -129,6 +140,7 @@ class ProcessInstance:
     async def close(self, *, is_hurried: bool = False) -> None:
         """Let the model finalize and end the worker, or kill it at once. What it still held fails."""
         self._watchdog.close()
+        self._context.host.waits.remove(self._context.plan.name, self)
         await self._supervisor.close(0 if is_hurried else self._context.host.settings.stop_timeout_s)
         self._lose(unavailable(f"model '{self._context.plan.name}' was unloaded"), may_retry=False)
 
@@ -158,12 +170,12 @@ class ProcessInstance:
             waiting.popleft()
             if frame is not None:
                 frames.append(frame)
-        if frames and process is not None:
-            process.send(*frames)
+        if frames and process is not None and self._outputs is not None:
+            process.send(self._outputs.release_frame(), *frames)
 
     def _prepare(self, work: _Work) -> bool:
         """Leave out requests that were cancelled while they waited; return whether any is left."""
-        if any(request.is_cancelled for request in work.requests):
+        if [request for request in work.requests if request.is_cancelled]:
             work.requests = [request for request in work.requests if not request.is_cancelled]
         if not work.requests:
             self._waiting.popleft()
@@ -239,20 +251,21 @@ class ProcessInstance:
         messages = decoder.read(frame.tail)
         if not isinstance(messages, list) or len(messages) != len(work.requests):
             raise BrokenWorkerError(f"a batch of {len(work.requests)} requests has the responses {messages!r:.200}")
-        ended: list[tuple[InferRequest, object]] = []
         for number, message in enumerate(messages, work.first_id):
-            if message.get("none"):
+            if "none" in message:
                 continue
             request = self._open.pop(number)
-            if request is not None and not request.responder.has_ended:
-                ended.append((request, decoder.response(message, request, data)))
-        del data
-        self._outputs.settle(frame, lease)
-        for request, response in ended:
+            if request is None or request.responder.has_ended:
+                continue
+            response = decoder.response(message, request, data)
             if isinstance(response, InferenceServerError):
                 request.responder.fail(response)
             else:
-                succeeded += request.responder.send(response)  # type: ignore[arg-type]
+                succeeded += request.responder.send(response)
+            del response
+        # What the sockets have taken at once is free at once.
+        del data
+        self._outputs.settle(frame, lease)
         self._record(work, succeeded, frame.value, _now_ns() - began_ns)
         self._supervisor.prove()
         self._finish(work)
@@ -310,9 +323,9 @@ class ProcessInstance:
         self._on_request_end()
 
     def _on_request_end(self) -> None:
-        if self._calls is not None:
+        if self._calls:
             self._context.host.loop.call_soon(self._calls.caller_cancelled)
-        if not self._running:
+        if not (self._running or self._waiting):
             self.on_open_zero()
 
     # Death and return.

@@ -24,10 +24,11 @@ class Watchdog:
         self._limit_s = 0.0
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._has_limit = limits.execution_timeout_s > 0 or limits.allows_override
 
     def start(self, requests: Sequence[InferRequest]) -> None:
         """A batch is running from now on, in place of the one before."""
-        limit_s = self._limit_of(requests)
+        limit_s = self._limit_of(requests) if self._has_limit else 0.0
         if not limit_s:
             self._deadline = 0.0
             return

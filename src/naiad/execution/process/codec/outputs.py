@@ -26,6 +26,7 @@ class WorkerOutputs:
         self._process = process
         self._loop = loop
         self._leases = Leases(self._on_return)
+        self._free: list[tuple[int, int]] = []
 
     def borrow(self, frame: Frame) -> tuple[Buffer, Lease | None]:
         """Return the data of a frame's block, and the lease to `settle` once arrays over it were made (None: it is a copy).
@@ -37,11 +38,11 @@ class WorkerOutputs:
         view = self._process.mapping.view(frame.segment, frame.offset, frame.size)
         if frame.size <= COPY_BYTES:
             data = bytes(view)
-            self._release([(frame.segment, frame.offset)])
+            self._release(frame.segment, frame.offset)
             return data, None
         if self._leases.pinned_bytes + frame.size > MAX_PINNED_BYTES:
             copy = np.frombuffer(view, np.uint8).copy()
-            self._release([(frame.segment, frame.offset)])
+            self._release(frame.segment, frame.offset)
             return copy, None
         lease = self._leases.lend(frame.segment, frame.offset, view)
         return lease.array, lease
@@ -49,15 +50,31 @@ class WorkerOutputs:
     def settle(self, frame: Frame, lease: Lease | None) -> None:
         """Say that all arrays over the block were made. The caller holds none of its own."""
         if lease is not None and lease.settle():
-            self._release([(frame.segment, frame.offset)])
+            self._release(frame.segment, frame.offset)
 
     def drop(self, frame: Frame) -> None:
         """Give a block back unread."""
         if frame.size:
-            self._release([(frame.segment, frame.offset)])
+            self._release(frame.segment, frame.offset)
 
-    def _release(self, blocks: list[tuple[int, int]]) -> None:
-        self._process.send_later(pack(Kind.RELEASE, 0, pack_blocks(blocks)))
+    def release_frame(self) -> bytes:
+        """Return the frame that gives back what is free now, to be sent before others; b"" when nothing is."""
+        if not self._free:
+            return b""
+        frame = pack(Kind.RELEASE, 0, pack_blocks(self._free))
+        self._free.clear()
+        return frame
+
+    def _release(self, segment: int, offset: int) -> None:
+        """Give a block back with the next batch, or at the end of this turn."""
+        if not self._free:
+            self._loop.call_soon(self._flush)
+        self._free.append((segment, offset))
+
+    def _flush(self) -> None:
+        frame = self.release_frame()
+        if frame:
+            self._process.send(frame)
 
     def _on_return(self) -> None:
         """An array died, maybe on another thread or in a garbage collection."""
@@ -66,8 +83,5 @@ class WorkerOutputs:
 
     def _release_returned(self) -> None:
         returned = self._leases.returned
-        blocks = []
         while returned:
-            blocks.append(returned.popleft())
-        if blocks:
-            self._release(blocks)
+            self._release(*returned.popleft())

@@ -1,0 +1,56 @@
+"""Nested calls that would wait for each other for ever.
+
+Owns who waits for whom among worker instances. An instance whose `execute` waits for a model can't take a batch; when all
+instances of that model wait in turn, and in the end for the first one, nothing ever ends.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import Protocol
+
+
+class WaitingInstance(Protocol):
+    """An instance, as far as waiting is concerned."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a batch is in its `execute`."""
+
+    @property
+    def awaited_models(self) -> Collection[str]:
+        """The names of the models that the batch has called and not heard the end of."""
+
+
+class WaitGraph:
+    """The instances of all models in worker processes, by model name. Loop thread only."""
+
+    def __init__(self) -> None:
+        self._instances: defaultdict[str, list[WaitingInstance]] = defaultdict(list)
+
+    def add(self, model: str, instance: WaitingInstance) -> None:
+        """Know an instance of `model`."""
+        self._instances[model].append(instance)
+
+    def remove(self, model: str, instance: WaitingInstance) -> None:
+        """Forget an instance."""
+        self._instances[model].remove(instance)
+        if not self._instances[model]:
+            del self._instances[model]
+
+    def is_stuck(self, model: str) -> bool:
+        """Return whether a request to `model` could never be answered as things are. Models without workers never wait."""
+        return not self._can_go_on(model, frozenset())
+
+    def _can_go_on(self, model: str, waiting: frozenset[str]) -> bool:
+        if model in waiting:
+            return False
+        instances = self._instances.get(model)
+        if not instances:
+            return True
+        further = waiting | {model}
+        return any(
+            not instance.is_busy or all(self._can_go_on(name, further) for name in instance.awaited_models)
+            for instance in instances
+        )
