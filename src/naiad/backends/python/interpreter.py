@@ -97,8 +97,8 @@ def _ask(path: Path, _modified_ns: tuple[int, int], variables: tuple[tuple[str, 
         )
     if _is_older(facts["numpy"], OLDEST_NUMPY):
         raise invalid_argument(
-            f"the interpreter '{path}' (Python {version}) has numpy {facts['numpy']}; Python models need {_text(OLDEST_NUMPY)} or "
-            f"newer: {path} -m pip install -U numpy"
+            f"the interpreter '{path}' (Python {version}) has numpy {facts['numpy']}; Python models need "
+            f"{_text(OLDEST_NUMPY)} or newer: {path} -m pip install -U numpy"
         )
     _log.info("the interpreter '%s' is Python %s with numpy %s", path, version, facts["numpy"])
     return Interpreter(path, version, facts["numpy"])

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from naiad.backends.python.cache import cached
 from naiad.backends.python.command import CommandResult, run_command
-from naiad.backends.python.interpreter import child_environment, interpreter_in, variables_of
+from naiad.backends.python.interpreter import OLDEST_NUMPY, child_environment, interpreter_in, variables_of
 from naiad.backends.python.settings import EnvironmentSettings
 from naiad.errors import InferenceServerError, invalid_argument, unavailable
 
@@ -25,6 +25,7 @@ FILE_NAME = "requirements.txt"
 _PATH_OPTIONS = ("-r", "-c", "-f", "-e")
 _PIP_FLAGS = ("--no-input", "--disable-pip-version-check", "--no-color", "--progress-bar=off")
 
+_NUMPY = f"numpy>={'.'.join(map(str, OLDEST_NUMPY))}"
 # They would have pip install elsewhere.
 _OTHER_TARGETS = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
 
@@ -93,7 +94,7 @@ def _make(file: Path, folder: Path, settings: EnvironmentSettings) -> None:
     if interpreter is None:
         raise unavailable(f"a venv for '{file}' has no bin/python, made with '{sys.executable}'")
     # One command for both, so that pip takes a numpy that fits what the file asks for.
-    command = [str(interpreter), "-I", "-m", "pip", "install", *_PIP_FLAGS, "-r", str(file), "numpy"]
+    command = [str(interpreter), "-I", "-m", "pip", "install", *_PIP_FLAGS, "-r", str(file), _NUMPY]
     pip = run_command(command, _pip_variables(folder), file.parent, settings.timeout_s)
     _log_output(file, pip)
     if not pip.is_success:
