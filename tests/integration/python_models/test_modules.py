@@ -154,6 +154,15 @@ def test_a_read_only_repository_is_enough(tmp_path: Path, serve: Callable[..., S
             path.chmod(0o755)
 
 
+@pytest.mark.parametrize("flag", ["--disable-auto-complete-config", "--log-info=true"])
+def test_a_version_folder_without_its_file_fails_the_load_with_the_path(tmp_path: Path, flag: str):
+    folder = write(tmp_path, "m", version=1, config='backend: "python" version_policy { all {} }')
+    (folder.parent / "2").mkdir()
+    server = ServerProcess(tmp_path, flag)
+    assert server.wait() == 1
+    assert f"there is no model file '{tmp_path}/m/2/model.py'" in server.log()
+
+
 def test_a_missing_module_is_named_with_where_it_is_imported(tmp_path: Path):
     write(tmp_path, "m", "import no_such_module")
     server = ServerProcess(tmp_path)
