@@ -130,7 +130,9 @@ class Model:
                 yield instance.name, instance.resident_bytes
 
     def on_down(self, instance: Instance, reason: str, *, is_lasting: bool) -> None:
-        """See `InstanceOwner.on_down`."""
+        """See `InstanceOwner.on_down`. A passive instance takes no requests anyway."""
+        if instance not in self._active:
+            return
         if instance not in self.down:
             self.scheduler.remove(instance)
         self.down[instance] = reason

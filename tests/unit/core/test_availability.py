@@ -224,3 +224,21 @@ def test_a_client_that_wants_classes_sets_the_pace_too():
 
     assert not ClassifyingSink(sink, plan([], []), {"Y": 1}).when_writable(callback)
     assert asked == [callback]
+
+
+def test_a_passive_instance_that_goes_and_comes_back_changes_nothing(run):
+    async def work(bench):
+        active, passive = bench.model._instances
+        passive.submit = None
+        bench.model.on_down(passive, REASON, is_lasting=True)
+        assert bench.model.unready_reason == ""
+        bench.model.on_up(passive)
+        sinks = [bench.begin() for _ in range(3)]
+        for sink in sinks:
+            await sink.ended.wait()
+        bench.model.on_down(active, REASON, is_lasting=True)
+        assert bench.model.unready_reason == REASON
+        bench.model.on_up(active)
+        assert bench.model.unready_reason == ""
+
+    run(work, more="instance_group [{ count: 1 kind: KIND_CPU }, { count: 1 kind: KIND_CPU passive: true }]")
