@@ -225,6 +225,6 @@ def _as_error(exception: Exception, model_name: str) -> InferenceServerError:
         code, text = exception.code, exception.message
     else:
         code, text = Code.INTERNAL, f"{type(exception).__name__}: {exception}"
-    if model_name not in text:
+    if f"'{model_name}'" not in text:
         text = f"model '{model_name}' failed: {text}"
     return InferenceServerError(code, text, FailureReason.BACKEND)

@@ -53,11 +53,13 @@ class Lifecycle:
         self._server.pool.close()
 
     async def cut(self) -> None:
-        """End what is still being answered with an error, and the connections; models that run can't be stopped."""
+        """End what is still being answered with an error, the connections and the workers; a thread that runs goes on."""
         error = unavailable("the server is shutting down and its exit timeout has expired")
         for listener in self._server.listeners:
             listener.fail_requests(error)
         await self.close_listeners()
+        await self._server.repository.kill()
+        self._server.pool.close()
 
     async def close_listeners(self) -> None:
         """Close the sockets and end the connections."""

@@ -95,4 +95,4 @@ def _logged(model: str) -> Iterator[None]:
     except BaseException as error:
         # sys.exit() in a function mustn't cost the server a thread.
         _log.exception("model '%s': its function failed", model)
-        raise internal(f"{type(error).__name__}: {error}") from error
+        raise internal(f"model '{model}' failed: {type(error).__name__}: {error}") from error

@@ -167,7 +167,7 @@ class BackgroundServer:
             loading.result()
         failures = server.repository.failures()
         if not loading.done() or (failures and self._options.exit_on_error):
-            loading.cancel()
+            # Nothing can stop a thread that loads.
             stopping.cancel()
             await asyncio.wait((loading, stopping))
             await life.close()
@@ -194,7 +194,6 @@ class BackgroundServer:
             await life.close()
         else:
             await life.cut()
-            server.pool.close()
 
 
 def _start_error(failures: list[tuple[str, str]]) -> InferenceServerError:

@@ -65,10 +65,11 @@ class Server:
         """Serve `function` as the model `name`. It runs in threads of this process.
 
         It gets the inputs' arrays by name: as keyword arguments when its parameters are called so, else all in one dict. They
-        are read-only, and what it returns it must not change afterwards. When the model batches, they hold the items of several requests, one after the other along the first
-        dimension. It returns a dict of arrays by output name, or a tuple in the order of `outputs`, or the one array. With
-        `takes_requests` it gets a list of requests, each with `inputs`, `parameters`, `outputs` and `id`, and returns a list
-        with such a result for each. When it raises, each request of the batch is run once more, alone.
+        are read-only, and what it returns it must not change afterwards. When the model batches, they hold the items of
+        several requests, one after the other along the first dimension. It returns a dict of arrays by output name, or a
+        tuple in the order of `outputs`, or the one array. With `takes_requests` it gets a list of requests, each with
+        `inputs`, `parameters`, `outputs` and `id`, and returns a list with such a result for each. When it raises, each
+        request of the batch is run once more, alone.
 
         One function runs one batch at a time. A list of functions runs as many at a time as it has members, which may be the
         same function. `inputs` and `outputs` may be left out for a function with `model_function`, which then says all.
