@@ -30,6 +30,7 @@ class FakeHost:
 
     def __init__(self) -> None:
         self.is_decoupled = False
+        self.version_directory = "/models/fake/1"
         self.sent: list[tuple[int, InferenceResponse | None, bool]] = []
         self.dropped: list[int] = []
         self.cancelled: set[int] = set()

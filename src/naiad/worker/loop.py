@@ -74,6 +74,7 @@ class ModelLoop:
         self._runtime.say(Kind.FAILED, frame.id, {"message": faults.short(error), "traceback": faults.whole(error)})
 
     def _load(self, message: Any) -> dict[str, Any]:
+        self._runtime.version_directory = message["version_directory"]
         self._class = import_model(message)
         self.name = message["name"]
         return {"has_auto_complete": hasattr(self._class, "auto_complete_config")}

@@ -59,6 +59,7 @@ class Runtime:
         self.on_work: Callable[[], None] | None = None
         self.open: dict[int, OpenRequest] = {}
         self.is_decoupled = False
+        self.version_directory = ""
         self.can_call = False
         self._descriptors = descriptors
         self._arena = Arena(limits, self._announce, self._retire)

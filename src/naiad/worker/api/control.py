@@ -63,6 +63,11 @@ class Logger:
         Logger.log(message, _Level.VERBOSE)
 
 
+def get_model_dir() -> str:
+    """Return the folder of the model's version, in which its data are; also for a model of a Python-based backend."""
+    return host.current().version_directory
+
+
 def load_model(model_name: str, config: str = "", files: Mapping[str, bytes] | None = None) -> None:
     """Load a model, or load it anew, and block until it serves.
 

@@ -36,6 +36,10 @@ class Host(Protocol):
     def is_decoupled(self) -> bool:
         """Whether the model may send any number of responses to a request."""
 
+    @property
+    def version_directory(self) -> str:
+        """The folder of the model's version."""
+
     def send_response(self, request_id: int, response: InferenceResponse | None, is_final: bool) -> None:
         """Send a response, or only the end. Blocks while the client has too many unread responses. Sends nothing and returns
         at once when the request was cancelled.

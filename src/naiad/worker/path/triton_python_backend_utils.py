@@ -3,7 +3,7 @@
 Owns the list of names. This folder is on the path of worker processes and holds nothing else.
 """
 
-from naiad.worker.api.control import Logger, LogLevel, is_model_ready, load_model, unload_model
+from naiad.worker.api.control import Logger, LogLevel, get_model_dir, is_model_ready, load_model, unload_model
 from naiad.worker.api.datatypes import (
     TRITON_STRING_TO_NUMPY,
     deserialize_bytes_tensor,
@@ -75,6 +75,7 @@ __all__ = [
     "deserialize_bytes_tensor",
     "get_input_config_by_name",
     "get_input_tensor_by_name",
+    "get_model_dir",
     "get_output_config_by_name",
     "get_output_tensor_by_name",
     "is_model_ready",
