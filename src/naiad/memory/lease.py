@@ -18,6 +18,8 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
+_UINT8 = np.dtype(np.uint8)
+
 
 class Leases:
     """The leases of one mapping. Any thread may call anything here; there are no locks.
@@ -68,7 +70,7 @@ class Lease:
     __slots__ = ("_leases", "_offset", "_segment", "array")
 
     def __init__(self, leases: Leases, segment: int, offset: int, view: memoryview) -> None:
-        self.array: Array = np.ndarray(len(view), np.uint8, view)
+        self.array: Array = np.frombuffer(view, _UINT8)
         self._leases = leases
         self._segment = segment
         self._offset = offset
@@ -79,9 +81,10 @@ class Lease:
         False: something does, and when it no longer does, the block comes to `returned`; which may be before this returns. Call
         it when the work on the block is done, holding no array yourself. A second call returns False.
         """
-        if not hasattr(self, "array"):
+        try:
+            alone = weakref.ref(self.array)
+        except AttributeError:
             return False
-        alone = weakref.ref(self.array)
         del self.array
         array = alone()
         if array is None:
