@@ -285,7 +285,7 @@ TRITONS: dict[str, dict[str, str | None]] = {
         "the_same_family_of_another_kind": None,
         "a_name_that_is_not_one": "TritonModelException: Error when creating MetricFamily: Failed to process …",
         "a_label_that_is_not_one": None,
-        "a_label_of_a_number": "TritonModelException: Error when creating Metric: Failed to process the re…",
+        "a_label_of_a_number": None,
         "no_kind": "TypeError: __init__…",
         "no_description": "TypeError: __init__…",
         "unknown_kind": None,

@@ -1,0 +1,53 @@
+"""The same Python models in the real C++ Triton: its model API says what the tables hold of it.
+
+Not part of `make test`: `make conformance-triton` brings Triton onto the machine when it isn't there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+from bench import servers, triton_setup
+from bench.errors import Unavailable
+from python_models.asking import ask, fits, send
+from python_models.repositories import AREAS, write_api_models
+from python_models.said import EXPECTED, SENT, TRITONS, Sent
+
+pytestmark = [pytest.mark.triton, pytest.mark.timeout(300)]
+
+PROBES = [(area, probe) for area in AREAS for probe in EXPECTED[area] if TRITONS.get(area, {}).get(probe, "") is not None]
+ANSWERED = [sent for sent in SENT if sent.tritons is not None]
+
+
+@pytest.fixture(scope="module")
+def triton(tmp_path_factory) -> Iterator[str]:
+    """The URL of a C++ Triton."""
+    try:
+        program = triton_setup.triton()
+    except Unavailable as error:
+        if os.environ.get("NAIAD_REQUIRE_PROGRAMS") == "1":
+            pytest.fail(f"the C++ Triton can't be had: {error}")
+        pytest.skip(f"the C++ Triton can't be had: {error}")
+    folder = tmp_path_factory.mktemp("triton")
+    launch = servers.triton_launch(program, write_api_models(folder / "models"))
+    with servers.serving(launch, folder / "log") as server:
+        yield f"http://{server.address.host}:{server.address.port}"
+
+
+@pytest.mark.parametrize(("area", "probe"), PROBES, ids=[f"{area}-{probe}" for area, probe in PROBES])
+def test_a_probe_says_what_the_table_holds_of_triton(triton, area, probe):
+    said = ask(triton, area, probe)
+    expected = TRITONS.get(area, {}).get(probe) or EXPECTED[area][probe]
+    assert fits(said, expected), said
+
+
+@pytest.mark.parametrize("sent", ANSWERED, ids=lambda sent: f"{sent.model}-{sent.way}")
+def test_a_way_to_send_gives_what_the_table_holds_of_triton(triton, sent: Sent):
+    got = send(triton, sent.model, sent.way)
+    client = sent.tritons or sent.client
+    assert (len(got), all(map(re.match, client, got))) == (len(client), True), got
+    (told,) = send(triton, sent.model, "last")
+    assert re.match(sent.told, told), told
