@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -64,10 +64,19 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
+def _be_a_fork(abandon: Callable[[], None]) -> None:
+    """Make a process that the model has forked one that can be ended by SIGTERM, as pools of processes end theirs, and that
+    leaves the worker's socket alone.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    abandon()
+
+
 def _main(control_fd: int, descriptors_fd: int, parent: int, first_bytes: int, growth_bytes: int, limit_bytes: int) -> None:
     _die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A service manager may signal the whole group; requests in flight are answered first. Children get the default again.
+    # A service manager may signal the whole group; requests in flight are answered first. Children that run another program get
+    # the default again by themselves, forked ones in `_be_a_fork`.
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     import numpy as np  # noqa: PLC0415 — as late as possible: dying with the server comes first
 
@@ -83,6 +92,7 @@ def _main(control_fd: int, descriptors_fd: int, parent: int, first_bytes: int, g
         os.set_inheritable(sock.fileno(), False)
     runtime = Runtime(control, descriptors, ArenaLimits(first_bytes, growth_bytes, limit_bytes, how_to_raise=_HOW_TO_RAISE))
     host.install(runtime)
+    os.register_at_fork(after_in_child=lambda: _be_a_fork(runtime.abandon))
     runtime.say(Kind.HELLO, VERSION, {"pid": os.getpid(), "python": sys.version.split()[0], "numpy": np.__version__})
     ModelLoop(runtime).run()
 

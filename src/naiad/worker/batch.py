@@ -11,10 +11,10 @@ from typing import Any
 from naiad.worker.api.errors import TritonModelException
 from naiad.worker.api.request import InferenceRequest
 from naiad.worker.api.response import InferenceResponse
-from naiad.worker.batches import BlockWriter, received_requests
+from naiad.worker.batches import BlockWriter, ResultTails, as_json, received_requests
 from naiad.worker.frames import FLAG_FAILED, FLAG_RELEASED, NO_BLOCK, Frame, Kind, pack
 from naiad.worker.messages import RequestMessage, ResponseMessage
-from naiad.worker.runtime import Runtime, as_json
+from naiad.worker.runtime import Runtime
 
 
 class ContractError(Exception):
@@ -24,11 +24,14 @@ class ContractError(Exception):
 class Batch:
     """See the module. `requests` are for `execute`; one of the `take…` methods and then `reply` are called once."""
 
-    def __init__(self, frame: Frame, messages: Sequence[RequestMessage], runtime: Runtime, model_name: str) -> None:
+    def __init__(
+        self, frame: Frame, messages: Sequence[RequestMessage], runtime: Runtime, model_name: str, tails: ResultTails
+    ) -> None:
         self._frame = frame
         self._messages = messages
         self._runtime = runtime
         self._model_name = model_name
+        self._tails = tails
         self._lease = runtime.lend(frame)
         self._block = NO_BLOCK
         self._responses: list[ResponseMessage] | None = None
@@ -73,7 +76,7 @@ class Batch:
         frame = self._frame
         flags = FLAG_RELEASED if self._lease.settle() and frame.size else 0
         if self._responses is not None:
-            tail = as_json(self._responses)
+            tail = self._tails.write(self._responses)
             return pack(Kind.RESULT, frame.id, tail, flags=flags, block=self._block, value=duration_ns)
         tail = b""
         if self._error:

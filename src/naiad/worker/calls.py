@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
+from contextlib import suppress
 from typing import Protocol
 
 from naiad.worker.api.response import InferenceResponse
@@ -20,25 +20,40 @@ _CREDIT_STEP = 4
 
 
 class CallState:
-    """What has arrived of a call. Changed with the channel's mutex held; `wake` is called after each change."""
+    """What has arrived of a call. Frames are added with the channel's mutex held, taken without. `wake` is called when there
+    is something new; `is_over`: nobody takes frames any more.
+    """
 
-    __slots__ = ("arrived", "is_final", "wake")
+    __slots__ = ("arrived", "is_over", "wake")
 
     def __init__(self) -> None:
         self.arrived: deque[Frame] = deque()
-        self.is_final = False
+        self.is_over = False
         self.wake: Callable[[], object] | None = None
 
     def take(self, frame: Frame) -> None:
         """Add a response."""
         self.arrived.append(frame)
-        self.is_final = bool(frame.flags & FLAG_FINAL)
-        if self.wake is not None:
-            self.wake()
+        self.tell()
 
-    def has_something(self) -> bool:
-        """Return whether a response is there."""
-        return bool(self.arrived)
+    def tell(self) -> None:
+        """Wake the coroutine that waits, if one does."""
+        wake = self.wake
+        if wake is not None:
+            wake()
+
+    def has_news(self) -> bool:
+        """Return whether there is a response, or will be none."""
+        return self.is_over or bool(self.arrived)
+
+    def end(self) -> list[Frame]:
+        """Take no frames any more; return those that are left, each to one caller only."""
+        self.is_over = True
+        left: list[Frame] = []
+        with suppress(IndexError):  # Another thread may be faster.
+            while self.arrived:
+                left.append(self.arrived.popleft())
+        return left
 
 
 class ResponseReader(Protocol):
@@ -65,8 +80,10 @@ class NestedCall:
     def responses(self) -> Iterator[InferenceResponse]:
         """See `Call.responses`."""
         while not self._has_ended:
-            self._channel.wait(self._state.has_something)
-            yield self._next()
+            self._channel.wait(self._state.has_news)
+            response = self._next()
+            if response is not None:
+                yield response
 
     async def responses_async(self) -> AsyncIterator[InferenceResponse]:
         """See `Call.responses_async`. The running loop reads the socket while it waits."""
@@ -75,7 +92,9 @@ class NestedCall:
         try:
             while not self._has_ended:
                 await self._arrival(loop)
-                yield self._next()
+                response = self._next()
+                if response is not None:
+                    yield response
         finally:
             self._channel.leave(loop)
 
@@ -84,6 +103,8 @@ class NestedCall:
         if not self._has_ended:
             self._has_ended = True
             self._reader.forget_call(self._id)
+            self._state.tell()
+            # The server's answer to this wakes the threads that wait.
             self._channel.post(pack(Kind.CALL_CANCEL, self._id))
 
     def __del__(self) -> None:
@@ -92,17 +113,26 @@ class NestedCall:
     async def _arrival(self, loop: asyncio.AbstractEventLoop) -> None:
         state = self._state
         with self._channel.mutex:
-            if state.arrived:
+            if state.has_news():
                 return
             arrived = asyncio.Event()
-            state.wake = partial(loop.call_soon_threadsafe, arrived.set)
+
+            def wake() -> None:
+                with suppress(RuntimeError):  # The loop is closed: its coroutines wait no more.
+                    loop.call_soon_threadsafe(arrived.set)
+
+            state.wake = wake
         try:
             await arrived.wait()
         finally:
             state.wake = None
 
-    def _next(self) -> InferenceResponse:
-        frame = self._state.arrived.popleft()
+    def _next(self) -> InferenceResponse | None:
+        """Return the next response, None when the call was given up meanwhile."""
+        try:
+            frame = self._state.arrived.popleft()
+        except IndexError:
+            return None
         if frame.flags & FLAG_FINAL:
             self._has_ended = True
             self._reader.forget_call(self._id)

@@ -18,16 +18,22 @@ from collections.abc import Callable
 from naiad.worker.frames import Frame, FrameReader
 
 _RECEIVE_BYTES = 1 << 18
+# When more frames than this were posted behind somebody who sends, those who post more wait for him a little.
+_MAX_POSTED = 256
+_FLOOD_WAIT_S = 0.1
 
 
 class Channel:
     """See the module.
 
     `dispatch` is called with each frame while `mutex` is held: it must not send, wait, or run code of the model. `on_end` is
-    called when the server is gone, and doesn't return.
+    called when the server is gone (None), or what it says can't be taken (why): it doesn't return, for the frames behind that
+    one are lost.
     """
 
-    def __init__(self, sock: socket.socket, dispatch: Callable[[Frame], None], on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, sock: socket.socket, dispatch: Callable[[Frame], None], on_end: Callable[[BaseException | None], None]
+    ) -> None:
         self.mutex = threading.Condition(threading.Lock())
         self._sock = sock
         self._dispatch = dispatch
@@ -38,11 +44,12 @@ class Channel:
         self._send_lock = threading.Lock()
         self._outbox: deque[bytes] = deque()
         self._loops: dict[asyncio.AbstractEventLoop, int] = {}
+        self._is_abandoned = False
 
     def send(self, data: bytes) -> None:
-        """Send whole frames; blocks while the server doesn't take them."""
+        """Send whole frames, after those that were posted before; blocks while the server doesn't take them."""
         with self._send_lock:
-            self._sendall(data)
+            self._sendall(self._posted() + data if self._outbox else data)
         if self._outbox:
             self._flush()
 
@@ -50,7 +57,7 @@ class Channel:
         """Send `fd` over the socket `descriptors`, then the frames that speak of it."""
         with self._send_lock:
             socket.send_fds(descriptors, [b"\0"], [fd])
-            self._sendall(data)
+            self._sendall(self._posted() + data)
         if self._outbox:
             self._flush()
 
@@ -58,8 +65,21 @@ class Channel:
         """Send whole frames from a place that may hold any lock, such as a garbage collection: at once, or right after who is
         sending now.
         """
+        if self._is_abandoned:
+            return
         self._outbox.append(data)
         self._flush()
+
+    def abandon(self) -> None:
+        """Let go of the socket in a process forked from this one, which goes on using it: posts come to nothing, whatever else
+        is tried fails.
+        """
+        self._is_abandoned = True
+        self._sock.close()
+        self._outbox.clear()
+        # Threads that held them aren't in this process.
+        self._send_lock = threading.Lock()
+        self.mutex = threading.Condition(threading.Lock())
 
     def wait(self, is_done: Callable[[], bool], timeout_s: float | None = None) -> bool:
         """Return True when `is_done()`, which is called with the mutex held, or False when the time is up; read meanwhile."""
@@ -135,23 +155,33 @@ class Channel:
 
     def _take(self, data: bytes) -> None:
         if not data:
-            self._on_end()
-        for frame in self._frames.feed(data):
-            self._dispatch(frame)
+            self._on_end(None)
+        try:
+            for frame in self._frames.feed(data):
+                self._dispatch(frame)
+        except BaseException as error:
+            self._on_end(error)
         if self._waiters:
             self.mutex.notify_all()
 
     def _flush(self) -> None:
-        """Send what was posted, unless somebody sends now: he does it when he is through."""
-        while self._outbox and self._send_lock.acquire(blocking=False):
+        """Send what was posted, unless somebody sends now: he does it when he is through.
+
+        In a flood one waits for him, so that he gets through; not for long, since he may be this very thread, in a garbage
+        collection.
+        """
+        while self._outbox and self._send_lock.acquire(timeout=_FLOOD_WAIT_S if len(self._outbox) > _MAX_POSTED else 0):
             try:
-                while self._outbox:
-                    self._sendall(self._outbox.popleft())
+                self._sendall(self._posted())
             finally:
                 self._send_lock.release()
+
+    def _posted(self) -> bytes:
+        """Take what is in the outbox; the lock on sending is held."""
+        return b"".join([self._outbox.popleft() for _ in range(len(self._outbox))])
 
     def _sendall(self, data: bytes) -> None:
         try:
             self._sock.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
-            self._on_end()
+            self._on_end(None)

@@ -11,12 +11,13 @@ from pathlib import Path
 MAX_MESSAGE_CHARS = 2000
 _MAX_TRACEBACK_CHARS = 20_000
 _OWN_FOLDER = str(Path(__file__).parent)
+_NOT_THE_MODEL = (_OWN_FOLDER, "<frozen importlib")
 
 
 def short(error: BaseException) -> str:
     """Return type, text and the place in the model's code where it was raised, at most some 2,000 characters."""
     text = f"{type(error).__name__}: {cut(_text_of(error), MAX_MESSAGE_CHARS)}"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OWN_FOLDER)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_NOT_THE_MODEL)]
     if not frames:
         return text
     last = frames[-1]
@@ -42,5 +43,5 @@ def cut(text: str, limit: int) -> str:
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as second:
+    except BaseException as second:
         return f"(its text can't be had: {type(second).__name__})"

@@ -15,8 +15,9 @@ from typing import Any
 from naiad.worker import faults
 from naiad.worker.api.model_config import ModelConfig
 from naiad.worker.batch import Batch, ContractError
-from naiad.worker.batches import LayoutReader
-from naiad.worker.frames import Frame, Kind
+from naiad.worker.batches import LayoutReader, ResultTails, as_json
+from naiad.worker.frames import Frame, Kind, pack
+from naiad.worker.messages import LoadMessage
 from naiad.worker.program import import_model
 from naiad.worker.runtime import Runtime
 
@@ -27,9 +28,11 @@ _COALESCE_NS = 200_000
 class ModelLoop:
     """See the module."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, importer: Callable[[LoadMessage], type[Any]] = import_model) -> None:
         self._runtime = runtime
+        self._import = importer
         self._layouts = LayoutReader()
+        self._tails = ResultTails()
         self._class: type[Any] | None = None
         self.model: Any = None
         self.name = self._instance = ""
@@ -49,11 +52,12 @@ class ModelLoop:
             if frame.kind == Kind.EXECUTE:
                 self._execute(frame)
             elif frame.kind == Kind.FINALIZE:
-                self.finalize(frame)
+                self._finalize(frame)
                 return
             else:
                 self._answer(frame)
-        asyncio.run(_AsyncLoop(self, self._runtime).run())
+        # The loop has ended when `finalize` runs, which may run one of its own.
+        self._finalize(asyncio.run(_AsyncLoop(self, self._runtime).run()))
 
     # Questions.
 
@@ -64,10 +68,12 @@ class ModelLoop:
                 answer: Any = {"is_ready": self._is_ready()}
             else:
                 answer = self._questions[frame.kind](json.loads(frame.tail))
+            # Here, since what a model makes of its configuration may not be JSON.
+            tail = as_json(answer)
         except BaseException as error:
             self.say_failed(frame, error)
         else:
-            self._runtime.say(Kind.DONE, frame.id, answer)
+            self._runtime.channel.send(pack(Kind.DONE, frame.id, tail))
 
     def say_failed(self, frame: Frame, error: BaseException) -> None:
         """Answer a question with what the model raised."""
@@ -75,7 +81,7 @@ class ModelLoop:
 
     def _load(self, message: Any) -> dict[str, Any]:
         self._runtime.version_directory = message["version_directory"]
-        self._class = import_model(message)
+        self._class = self._import(message)
         self.name = message["name"]
         return {"has_auto_complete": hasattr(self._class, "auto_complete_config")}
 
@@ -110,7 +116,7 @@ class ModelLoop:
             answer = asyncio.run(_awaited(answer))
         return bool(answer)
 
-    def finalize(self, frame: Frame) -> None:
+    def _finalize(self, frame: Frame) -> None:
         """Run the model's `finalize` and answer."""
         self._flush()
         self._runtime.can_call = False
@@ -126,7 +132,7 @@ class ModelLoop:
 
     def batch(self, frame: Frame) -> Batch:
         """Return the batch of an EXECUTE."""
-        return Batch(frame, self._layouts.read(frame.tail), self._runtime, self.name)
+        return Batch(frame, self._layouts.read(frame.tail), self._runtime, self.name, self._tails)
 
     def execute_method(self) -> Any:
         """Return the model's `execute`. Raises ContractError when it has none."""
@@ -148,6 +154,8 @@ class ModelLoop:
         began_ns = ended_ns = time.monotonic_ns()
         try:
             returned = self.execute_method()(batch.requests)
+            if inspect.iscoroutine(returned):  # A decorator may hide that `execute` is a coroutine function.
+                returned = asyncio.run(returned)
             ended_ns = time.monotonic_ns()
             batch.take(returned)
             del returned
@@ -179,8 +187,8 @@ class _AsyncLoop:
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def run(self) -> None:
-        """Work until the server says FINALIZE."""
+    async def run(self) -> Frame:
+        """Work until the server says FINALIZE; return that frame."""
         loop = asyncio.get_running_loop()
         runtime = self._runtime
 
@@ -193,12 +201,21 @@ class _AsyncLoop:
             while runtime.work:
                 frame = runtime.work.popleft()
                 if frame.kind == Kind.FINALIZE:
-                    self._owner.finalize(frame)
-                    return
+                    runtime.on_work = None
+                    runtime.channel.leave(loop)
+                    return frame
                 self._start(loop, self._execute(frame) if frame.kind == Kind.EXECUTE else self._check_ready(frame))
             self._wake.clear()
             if not runtime.work:
-                await self._wake.wait()
+                await self._work_or_trim()
+
+    async def _work_or_trim(self) -> None:
+        """Wait for work; when none comes for a while, give memory back meanwhile."""
+        try:
+            await asyncio.wait_for(self._wake.wait(), self._runtime.trim_after_s())
+        except asyncio.TimeoutError:
+            self._runtime.trim()
+            await self._wake.wait()
 
     async def _execute(self, frame: Frame) -> None:
         owner, runtime = self._owner, self._runtime
@@ -221,7 +238,7 @@ class _AsyncLoop:
         try:
             answer = self._owner.model.is_ready() if hasattr(self._owner.model, "is_ready") else True
             is_ready = bool(await answer if inspect.isawaitable(answer) else answer)
-        except Exception as error:
+        except BaseException as error:
             self._owner.say_failed(frame, error)
         else:
             self._runtime.say(Kind.DONE, frame.id, {"is_ready": is_ready})

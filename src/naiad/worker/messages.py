@@ -5,9 +5,10 @@ Owns their shapes. JSON lists stand where a tuple is meant. Sizes and offsets ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
-TensorMessage = tuple[str, str, list[int], int, int]
+TensorMessage = tuple[str, str, Sequence[int], int, int]
 """Name, datatype (FP32, BYTES, …; BYTES lie length-prefixed, BF16 as 16-bit words), shape, offset in the block, size."""
 
 Parameter = str | int | bool | float

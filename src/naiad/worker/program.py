@@ -18,6 +18,7 @@ from typing import Any
 from naiad.worker.messages import LoadMessage
 
 _CLASS_NAME = "TritonPythonModel"
+_API_FOLDER = Path(__file__).resolve().parent / "path"
 
 
 def import_model(message: LoadMessage) -> type[Any]:
@@ -27,12 +28,24 @@ def import_model(message: LoadMessage) -> type[Any]:
     """
     file = Path(message["model_file"])
     _extend_path(message)
-    if message["backend_directory"]:
-        module = importlib.import_module(file.stem)
-    else:
-        package = _version_package(message["version"], file.parent)
-        module = importlib.import_module(f"{package}.{file.stem}")
-    return _model_class(module, file)
+    package = "" if message["backend_directory"] else _version_package(message["version"], file.parent)
+    return _model_class(_import_file(package, file), file)
+
+
+def _import_file(package: str, file: Path) -> ModuleType:
+    """Import `file` as a module of `package`, "" for none."""
+    # A dot would name a module in a package.
+    name = ".".join(filter(None, (package, file.stem.replace(".", "_"))))
+    if "." not in file.stem:
+        return importlib.import_module(name)
+    if package:
+        importlib.import_module(package)
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _extend_path(message: LoadMessage) -> None:
@@ -47,12 +60,20 @@ def _extend_path(message: LoadMessage) -> None:
 
 
 def standard_library_end(path: list[str]) -> int:
-    """Return the index in `path` after the last entry of the standard library, 0 when it holds none."""
+    """Return the index in `path` after the last entry of the standard library, 0 when it holds none.
+
+    The folder of the model API's own name counts as one: a copy of Triton's `triton_python_backend_utils.py` beside a model
+    must not hide it.
+    """
     library = Path(sysconfig.get_path("stdlib"))
     last = 0
     for index, entry in enumerate(path, 1):
         folder = Path(entry)
-        is_library = folder == library or folder.name == "lib-dynload" or (folder.suffix == ".zip" and "python" in folder.name)
+        is_library = (
+            folder in (library, _API_FOLDER)
+            or folder.name == "lib-dynload"
+            or (folder.suffix == ".zip" and "python" in folder.name)
+        )
         if entry and is_library:
             last = index
     return last
@@ -78,6 +99,8 @@ def _model_class(module: ModuleType, file: Path) -> type[Any]:
         return _own_class(module, file)
     if not isinstance(found, type):
         raise ImportError(f"'{_CLASS_NAME}' in {file} is a {type(found).__name__}, must be a class")
+    if "naiad.model" in sys.modules and issubclass(found, sys.modules["naiad.model"].Model):
+        return _adapted(found)
     return found
 
 
@@ -86,7 +109,6 @@ def _own_class(module: ModuleType, file: Path) -> type[Any]:
     missing = f"{file} must define a class '{_CLASS_NAME}', or one subclass of naiad.model.Model"
     if "naiad.model" not in sys.modules:
         raise ImportError(missing)
-    adapter = importlib.import_module("naiad.model.adapter")
     base = importlib.import_module("naiad.model").Model
     classes = [
         item
@@ -96,5 +118,10 @@ def _own_class(module: ModuleType, file: Path) -> type[Any]:
     if len(classes) != 1:
         names = ", ".join(item.__name__ for item in classes) or "none"
         raise ImportError(f"{missing}; it defines of the latter: {names}")
-    adapted: type[Any] = adapter.adapt(classes[0])
+    return _adapted(classes[0])
+
+
+def _adapted(own: type[Any]) -> type[Any]:
+    """Return the class with Triton's contract for one of our own API's."""
+    adapted: type[Any] = importlib.import_module("naiad.model.adapter").adapt(own)
     return adapted

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,16 +23,24 @@ from naiad.worker.api.errors import TritonModelException
 from naiad.worker.api.request import InferenceRequest
 from naiad.worker.api.response import InferenceResponse
 from naiad.worker.api.tensor import Tensor
-from naiad.worker.batches import BlockWriter, ResponseWriter, received_tensors
+from naiad.worker.batches import BlockWriter, ResponseWriter, as_json, received_tensors
 from naiad.worker.calls import CallState, NestedCall
 from naiad.worker.channel import Channel
-from naiad.worker.frames import FLAG_DECOUPLED, FLAG_FINAL, Frame, Kind, pack, pack_blocks, unpack_blocks
+from naiad.worker.frames import (
+    FLAG_DECOUPLED,
+    FLAG_FINAL,
+    NO_BLOCK,
+    Frame,
+    Kind,
+    pack,
+    pack_blocks,
+    unpack_blocks,
+)
 from naiad.worker.messages import CallMessage, InitializeMessage, RequestMessage, ResponseMessage
 
 WINDOW_RESPONSES = 16
 """So many responses to one request may be on their way unread; the sender waits for credit then."""
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
 _WORK = frozenset((Kind.LOAD, Kind.COMPLETE_CONFIG, Kind.INITIALIZE, Kind.CHECK_READY, Kind.FINALIZE, Kind.EXECUTE))
 # What is smaller is copied out of the server's block at once, which is then free.
 _COPY_BYTES = 1 << 16
@@ -49,18 +59,41 @@ class OpenRequest:
         self.credit = WINDOW_RESPONSES
         self.is_cancelled = False
 
+    def take_credit(self) -> bool:
+        """Take the right to send a response and return True, or return False: not yet. Called with the mutex held."""
+        if self.credit > 0:
+            self.credit -= 1
+            return True
+        return self.is_cancelled
+
+
+def end_process(error: BaseException | None) -> None:
+    """End the worker: the server is gone, and so is what the worker is for, or nothing it says can be read any more."""
+    if error is not None:
+        traceback.print_exception(type(error), error, error.__traceback__)
+        sys.stderr.flush()
+    os._exit(0 if error is None else 1)
+
 
 class Runtime:
-    """See the module, and `worker.api.host.Host` for what the model's objects call."""
+    """See the module, and `worker.api.host.Host` for what the model's objects call. For `on_end` see `Channel`."""
 
-    def __init__(self, control: socket.socket, descriptors: socket.socket, limits: ArenaLimits) -> None:
-        self.channel = Channel(control, self._dispatch, _end)
+    def __init__(
+        self,
+        control: socket.socket,
+        descriptors: socket.socket,
+        limits: ArenaLimits,
+        on_end: Callable[[BaseException | None], None] = end_process,
+    ) -> None:
+        self.channel = Channel(control, self._dispatch, on_end)
         self.work: deque[Frame] = deque()
         self.on_work: Callable[[], None] | None = None
         self.open: dict[int, OpenRequest] = {}
         self.is_decoupled = False
         self.version_directory = ""
         self.can_call = False
+        self._next_unopened = 0
+        self._cancelled_early: set[int] = set()
         self._descriptors = descriptors
         self._arena = Arena(limits, self._announce, self._retire)
         self._mapping = Mapping(writable=True)
@@ -71,8 +104,8 @@ class Runtime:
         self._takers: dict[int, Callable[[Frame], None]] = {
             Kind.RELEASE: self._take_release,
             Kind.CALL_RESPONSE: self._take_call_response,
-            Kind.CANCEL: self._change_open,
-            Kind.CREDIT: self._change_open,
+            Kind.CANCEL: self._take_cancel,
+            Kind.CREDIT: self._take_credit,
             Kind.ANSWER: self._take_answer,
             Kind.SEGMENT: self._map,
             Kind.SEGMENT_GONE: self._unmap,
@@ -89,7 +122,7 @@ class Runtime:
     def next_work(self) -> Frame:
         """Wait for the next frame that asks for work."""
         work = self.work
-        if not work and not self.channel.wait(lambda: bool(work), self._trim_after_s()):
+        if not work and not self.channel.wait(lambda: bool(work), self.trim_after_s()):
             self.trim()
             self.channel.wait(lambda: bool(work))
         return work.popleft()
@@ -109,12 +142,17 @@ class Runtime:
         """Take the requests of a batch as open."""
         for index, message in enumerate(messages):
             self.open[first_id + index] = OpenRequest(message.get("outputs", ()))
+        end = self._next_unopened = first_id + len(messages)
+        if self._cancelled_early:
+            for request_id in range(first_id, end):
+                self.open[request_id].is_cancelled |= request_id in self._cancelled_early
+            self._cancelled_early = {request_id for request_id in self._cancelled_early if request_id >= end}
 
     def message_of(self, response: InferenceResponse, wanted: Sequence[str], writer: BlockWriter) -> ResponseMessage:
         """Return the message of a response; see `ResponseWriter.message`."""
         return self._responses.message(response, wanted, writer)
 
-    def _trim_after_s(self) -> float | None:
+    def trim_after_s(self) -> float | None:
         """Return after how long without work memory is to be given back, None when there is none to give."""
         return _TRIM_SECONDS if self._arena.size_bytes > _LARGE_ARENA_BYTES else None
 
@@ -123,6 +161,13 @@ class Runtime:
         with self.channel.mutex:
             self._arena.trim()
 
+    def abandon(self) -> None:
+        """Be of no use in a process that the model has forked: the socket and the memory are its parent's."""
+        self.open = {}
+        self.can_call = False
+        self.channel.abandon()
+        self._descriptors.close()
+
     # Host.
 
     def send_response(self, request_id: int, response: InferenceResponse | None, is_final: bool) -> None:
@@ -130,23 +175,28 @@ class Runtime:
         request = self.open.get(request_id)
         if request is None:
             return
-        if response is not None:
-            self.channel.wait(lambda: request.is_cancelled or request.credit > 0)
-            request.credit -= 1
+        tail, block = b"", NO_BLOCK
+        if response is not None and not request.is_cancelled:
+            tail, block = self._sendable(request, response)
+        elif not is_final:
+            return
+        # Not before: when the above raises, the request is as it was.
         if is_final:
             self.open.pop(request_id, None)
-        flags = FLAG_FINAL if is_final else 0
-        if request.is_cancelled or response is None:
-            if is_final:
-                self.channel.send(pack(Kind.RESPONSE, request_id, flags=flags))
-            return
+        self.channel.send(pack(Kind.RESPONSE, request_id, tail, flags=FLAG_FINAL if is_final else 0, block=block))
+
+    def _sendable(self, request: OpenRequest, response: InferenceResponse) -> tuple[bytes, Block]:
+        """Return the tail and the block of a response, once the request may send it."""
         writer = BlockWriter()
         message = self._responses.message(response, request.wanted, writer)
+        tail = as_json(message)
+        self.channel.wait(request.take_credit)
+        if request.is_cancelled:
+            return b"", NO_BLOCK
         try:
-            block = self.write(writer)
+            return tail, self.write(writer)
         except TritonModelException as error:
-            message, block = {"error": ("INTERNAL", str(error))}, Block(0, 0, 0)
-        self.channel.send(pack(Kind.RESPONSE, request_id, as_json(message), flags=flags, block=block))
+            return as_json({"error": ("INTERNAL", str(error))}), NO_BLOCK
 
     def drop_request(self, request_id: int) -> None:
         """See `Host.drop_request`."""
@@ -165,22 +215,26 @@ class Runtime:
     def call(self, request: InferenceRequest, *, is_decoupled: bool) -> NestedCall:
         """See `Host.call`."""
         if not self.can_call:
-            raise TritonModelException("other models can't be called in initialize or finalize, only while requests are served")
+            raise TritonModelException(
+                "other models can be called only while requests are served: not in initialize or finalize, nor in a process "
+                "that the model has forked"
+            )
         writer = BlockWriter()
         message: CallMessage = {**request._message(), "inputs": [writer.add(tensor) for tensor in request.inputs()]}
+        tail = _message_tail(message)
         block = self.write(writer)
         state = CallState()
         call_id = self._next_id()
         self._calls[call_id] = state
-        flags = FLAG_DECOUPLED if is_decoupled else 0
-        self.channel.send(pack(Kind.CALL, call_id, as_json(message), flags=flags, block=block))
+        self.channel.send(pack(Kind.CALL, call_id, tail, flags=FLAG_DECOUPLED if is_decoupled else 0, block=block))
         return NestedCall(call_id, state, self.channel, self)
 
     def query(self, name: str, arguments: dict[str, Any]) -> Any:
         """See `Host.query`."""
+        tail = _message_tail({"name": name, "arguments": arguments})
         question = self._next_id()
         self._answers[question] = None
-        self.say(Kind.QUERY, question, {"name": name, "arguments": arguments})
+        self.channel.send(pack(Kind.QUERY, question, tail))
         self.channel.wait(lambda: self._answers[question] is not None)
         frame = self._answers.pop(question)
         answer = json.loads(frame.tail) if frame is not None else {}
@@ -209,7 +263,7 @@ class Runtime:
         """See `ResponseReader.forget_call`."""
         state = self._calls.pop(call_id, None)
         if state is not None:
-            self._release(state.arrived)
+            self._release(state.end())
 
     def _received(self, frame: Frame, message: ResponseMessage) -> list[Tensor]:
         outputs = message.get("outputs", [])
@@ -244,9 +298,14 @@ class Runtime:
         Raises TritonModelException when there can't be room.
         """
         if not writer.size:
-            return Block(0, 0, 0)
+            return NO_BLOCK
         block = self._allocate(writer.size)
-        writer.copy_to(self._arena.view(block))
+        try:
+            writer.copy_to(self._arena.view(block))
+        except BaseException:
+            with self.channel.mutex:
+                self._arena.release(block.segment, block.offset)
+            raise
         return block
 
     def _allocate(self, size: int) -> Block:
@@ -260,6 +319,8 @@ class Runtime:
                 if error.is_hopeless or not self._arena.block_count:
                     raise TritonModelException(str(error)) from None
                 return False
+            except OSError as error:
+                raise TritonModelException(f"no shared memory for {size} bytes: {error.strerror}") from error
             return True
 
         self.channel.wait(is_there)
@@ -293,24 +354,32 @@ class Runtime:
             self._release([frame])
         else:
             state.take(frame)
+            if state.is_over:  # Given up by another thread just now.
+                self._release(state.end())
 
     def _take_answer(self, frame: Frame) -> None:
         self._answers[frame.id] = frame
 
     def _map(self, frame: Frame) -> None:
         _, fds, _, _ = socket.recv_fds(self._descriptors, 1, 1)
+        if not fds:
+            raise OSError(f"segment {frame.id} of the server's memory can't be had: this process may open no more files")
         self._mapping.add(frame.id, fds[0], frame.size)
 
     def _unmap(self, frame: Frame) -> None:
         self._mapping.remove(frame.id)
 
-    def _change_open(self, frame: Frame) -> None:
+    def _take_cancel(self, frame: Frame) -> None:
+        if frame.id >= self._next_unopened:
+            # Its EXECUTE still waits for its turn.
+            self._cancelled_early.add(frame.id)
         request = self.open.get(frame.id)
-        if request is None:
-            return
-        if frame.kind == Kind.CANCEL:
+        if request is not None:
             request.is_cancelled = True
-        else:
+
+    def _take_credit(self, frame: Frame) -> None:
+        request = self.open.get(frame.id)
+        if request is not None:
             request.credit += frame.value
 
     def _next_id(self) -> int:
@@ -319,11 +388,12 @@ class Runtime:
             return self._last_id
 
 
-def as_json(message: Any) -> bytes:
-    """Return a tail."""
-    return _encode(message).encode()
+# Strict, as the server reads it.
 
 
-def _end() -> None:
-    """The server is gone: so is what the worker is for."""
-    os._exit(0)
+def _message_tail(message: Any) -> bytes:
+    """Return the tail of what a model says. Raises TritonModelException when it can't be said."""
+    try:
+        return as_json(message)
+    except (TypeError, ValueError) as error:
+        raise TritonModelException(f"it can't be sent: {error}") from error

@@ -38,6 +38,8 @@ _LARGE_BATCH_BYTES = 1 << 20
 # Batches this short are handed over several at a time: a hand-over costs as much.
 _SHORT_EXECUTION_NS = 200_000
 _MAX_RUN_LENGTH = 16
+# With so few of them left in the worker, it gets more.
+_LOW_WATER = 8
 _CHECK_READY_SECONDS = 5.0
 
 _now_ns = time.monotonic_ns
@@ -46,10 +48,13 @@ OnDone = Callable[[Instance], None]
 
 @dataclass(slots=True)
 class _Work:
-    """A batch in this instance. `on_done` is set on the last of its run. `first_id` is 0 until it is sent."""
+    """A batch in this instance. `on_done` is set on the last of its run. `first_id` is 0 until it is sent. `is_given_back`: the
+    scheduler counts it no more.
+    """
 
     requests: list[InferRequest]
     on_done: OnDone | None
+    is_given_back: bool = False
     first_id: int = 0
     block: Block = NO_BLOCK
     started_ns: int = 0
@@ -73,6 +78,9 @@ class ProcessInstance:
         self._retried: set[InferRequest] = set()
         self._next_id = 1
         self._execution_ns = 0
+        # Instances that share a queue would take from it unevenly, and batches are better when they form late.
+        active = [made for made in context.plan.instances if not made.is_passive]
+        self._is_sole = len(active) == 1 and context.plan.dynamic_batching is None
         self._readiness: asyncio.Task[bool] | None = None
         self._open = OpenRequests(context.decoder, context.statistics, self, self._on_request_end)
         self._watchdog = Watchdog(context.host.loop, context.limits, self._on_hang)
@@ -97,8 +105,9 @@ class ProcessInstance:
     @property
     def open_count(self) -> int:
         """See `Instance.open_count`."""
-        running = {number for work in self._running for number in _ids(work)}
-        return self._open.unended_count(running) + sum(len(work.requests) for work in self._waiting)
+        scheduled = {number for work in self._running if not work.is_given_back for number in _ids(work)}
+        waiting = sum(len(work.requests) for work in self._waiting if work.is_given_back)
+        return self._open.unended_count(scheduled) + waiting
 
     def submit(self, batch: Batch, on_done: OnDone) -> None:
         """See `Instance.submit`."""
@@ -172,6 +181,19 @@ class ProcessInstance:
                 frames.append(frame)
         if frames and process is not None and self._outputs is not None:
             process.send(self._outputs.release_frame(), *frames)
+            self._take_more()
+
+    def _take_more(self) -> None:
+        """Ask for more while short batches are still running, so that neither side waits for the other."""
+        if not self._is_sole or len(self._running) > _LOW_WATER or not 0 < self._execution_ns < _SHORT_EXECUTION_NS:
+            return
+        for work in self._running:
+            work.is_given_back = True
+        given_back = [work.on_done for work in self._running if work.on_done is not None]
+        for work in self._running:
+            work.on_done = None
+        for on_done in given_back:
+            on_done(self)
 
     def _prepare(self, work: _Work) -> bool:
         """Leave out requests that were cancelled while they waited; return whether any is left."""
@@ -248,16 +270,16 @@ class ProcessInstance:
         work = self._end_running(frame)
         data, lease = self._outputs.borrow(frame)
         decoder, began_ns, succeeded = self._context.decoder, _now_ns(), 0
-        messages = decoder.read(frame.tail)
-        if not isinstance(messages, list) or len(messages) != len(work.requests):
-            raise BrokenWorkerError(f"a batch of {len(work.requests)} requests has the responses {messages!r:.200}")
-        for number, message in enumerate(messages, work.first_id):
-            if "none" in message:
+        responses = decoder.read_batch(frame.tail)
+        if len(responses) != len(work.requests):
+            raise BrokenWorkerError(f"a batch of {len(work.requests)} requests has {len(responses)} responses")
+        for number, known in enumerate(responses, work.first_id):
+            if known.is_none:
                 continue
             request = self._open.pop(number)
             if request is None or request.responder.has_ended:
                 continue
-            response = decoder.response(message, request, data)
+            response = decoder.response(known, request, data)
             if isinstance(response, InferenceServerError):
                 request.responder.fail(response)
             else:
@@ -318,6 +340,8 @@ class ProcessInstance:
         on_done, work.on_done = work.on_done, None
         if on_done is not None:
             on_done(self)
+        elif self._running:
+            self._take_more()
         if self._waiting:
             self._pump()
         self._on_request_end()
@@ -353,8 +377,9 @@ class ProcessInstance:
         done = [work.on_done for work in (*running, *self._waiting) if work.on_done is not None]
         for work in (*running, *self._waiting):
             work.on_done = None
+            work.is_given_back = True
         again = self._retried_work(running[:1]) if may_retry else []
-        self._waiting.extendleft(reversed(again + [_Work(self._reclaim(work), None) for work in running[1:]]))
+        self._waiting.extendleft(reversed(again + [_Work(self._reclaim(work), None, True) for work in running[1:]]))
         self._open.fail_all(error)
         for on_done in done:
             on_done(self)
@@ -370,7 +395,7 @@ class ProcessInstance:
                     self._owner.poison_count += 1
                 elif not self._open.sent_count(number) and self._open.pop(number) is not None:
                     self._retried.add(request)
-                    again.append(_Work([request], None))
+                    again.append(_Work([request], None, True))
         return again
 
     def _reclaim(self, work: _Work) -> list[InferRequest]:

@@ -96,7 +96,7 @@ class OpenRequests:
         if not frame.tail:
             self._end_without(entry)
         else:
-            response = self._decoder.response(self._decoder.read(frame.tail), entry.request, data)
+            response = self._decoder.response(self._decoder.read_one(frame.tail), entry.request, data)
             index = entry.sent
             entry.sent += 1
             if isinstance(response, InferenceServerError):

@@ -6,6 +6,7 @@ Owns a response's value and the iterator over those of a call. Sending is the se
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,14 +18,24 @@ if TYPE_CHECKING:
     from naiad.worker.api.host import Call
 
 
+_INT_LIMIT = 1 << 63
+
+
 def checked_parameters(parameters: Mapping[str, Parameter] | None) -> dict[str, Parameter]:
-    """Return a copy. Raises TritonModelException when a name isn't a str or a value isn't a bool, int, float or str."""
+    """Return a copy. Raises TritonModelException when a name isn't a str or a value isn't a bool, str, int of 64 bits or finite
+    float.
+    """
     if parameters is None:
         return {}
     check_type("parameters", parameters, Mapping)
     for name, value in parameters.items():
         check_type("a parameter's name", name, str)
         check_type(f"parameter '{name}'", value, bool, int, float, str)
+        is_sendable = (
+            math.isfinite(value) if isinstance(value, float) else isinstance(value, str) or -_INT_LIMIT <= value < _INT_LIMIT
+        )
+        if not is_sendable:
+            raise TritonModelException(f"parameter '{name}' must be finite and, as an int, have 64 bits: it is {value}")
     return dict(parameters)
 
 
