@@ -16,11 +16,14 @@ from naiad.worker.api.errors import TritonModelException
 from naiad.worker.api.request import InferenceRequest
 from naiad.worker.api.response import InferenceResponse
 from naiad.worker.api.tensor import Tensor
+from naiad.worker.faults import cut
 from naiad.worker.frames import MAX_TAIL_BYTES
 from naiad.worker.messages import RequestMessage, ResponseMessage, TensorMessage
 
 _ALIGNMENT = 64
 _MAX_LAYOUTS = 256
+_MAX_LAYOUT_BYTES = 1 << 14
+_MAX_ERROR_CHARS = 1 << 16
 _PLAIN = {"outputs"}
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -41,6 +44,8 @@ class LayoutReader:
         messages = self._known.get(tail)
         if messages is None:
             messages = json.loads(tail)
+            if len(tail) > _MAX_LAYOUT_BYTES:
+                return messages  # Parameters of a megabyte don't come again.
             if len(self._known) >= _MAX_LAYOUTS:
                 self._known.clear()
             self._known[tail] = messages
@@ -184,4 +189,4 @@ class ResponseWriter:
 
 def error_pair(error: Any) -> tuple[str, str]:
     """Return code name and text of a TritonError as messages hold them."""
-    return (error.code_name(), error.message())
+    return (error.code_name(), cut(error.message(), _MAX_ERROR_CHARS))

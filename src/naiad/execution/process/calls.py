@@ -55,6 +55,8 @@ class NestedCalls:
             call = self._calls.pop(frame.id, None)
             if call is not None:
                 call.cancel()
+                # Another thread may wait for a response.
+                self._process.send_later(pack(Kind.CALL_RESPONSE, frame.id, flags=FLAG_FINAL))
         else:
             return False
         return True
