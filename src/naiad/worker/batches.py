@@ -41,11 +41,11 @@ class LayoutReader:
 
     def read(self, tail: bytes) -> list[RequestMessage]:
         """Return the requests of a batch as messages, to be read only."""
-        messages = self._known.get(tail)
-        if messages is None:
-            messages = json.loads(tail)
-            if len(tail) > _MAX_LAYOUT_BYTES:
-                return messages  # Parameters of a megabyte don't come again.
+        known = self._known.get(tail)
+        if known is not None:
+            return known
+        messages: list[RequestMessage] = json.loads(tail)
+        if len(tail) <= _MAX_LAYOUT_BYTES:  # Parameters of a megabyte don't come again.
             if len(self._known) >= _MAX_LAYOUTS:
                 self._known.clear()
             self._known[tail] = messages
