@@ -113,8 +113,11 @@ def test_the_same_response_twice_is_what_the_model_said(server):
     assert second == third
 
 
-def test_an_error_text_arrives_whole(server):
-    assert answers(server, "huge_text")[0] == (500, "x" * 100_000)
+def test_an_error_text_is_cut_at_64_KiB(server):
+    (status, text), *_ = answers(server, "huge_text")
+    assert (status, text[:1000]) == (500, "x" * 1000)
+    assert re.search(r"x… \(\d+ characters more\)$", text)
+    assert len(text) < 70_000
 
 
 def test_an_output_that_isnt_declared_is_ignored_with_a_line_in_the_log(server):
