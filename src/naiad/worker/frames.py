@@ -125,6 +125,12 @@ def pack(kind: int, frame_id: int, tail: bytes = b"", *, flags: int = 0, block: 
     return HEADER.pack(len(tail), kind, flags, frame_id, value, *block) + tail
 
 
+def pack_execute(first_id: int, tail: bytes, block: Block) -> bytes:
+    """Return the bytes of an EXECUTE."""
+    segment, offset, size = block
+    return HEADER.pack(len(tail), Kind.EXECUTE, 0, first_id, 0, segment, offset, size) + tail
+
+
 def pack_blocks(blocks: Iterable[tuple[int, int]]) -> bytes:
     """Return the tail of a RELEASE: (segment, offset) of each block."""
     return b"".join([_BLOCK.pack(segment, offset) for segment, offset in blocks])

@@ -31,7 +31,7 @@ from naiad.execution.threads import Completion
 from naiad.memory.arena import ArenaFull, Block
 from naiad.request.batch import Batch, Instance
 from naiad.request.request import InferRequest
-from naiad.worker.frames import FLAG_FAILED, FLAG_RELEASED, NO_BLOCK, Frame, Kind, pack
+from naiad.worker.frames import FLAG_FAILED, FLAG_RELEASED, NO_BLOCK, Frame, Kind, pack_execute
 
 # Copying a megabyte takes some 0.2 ms of the loop; more is copied by a thread.
 _LARGE_BATCH_BYTES = 1 << 20
@@ -77,6 +77,7 @@ class ProcessInstance:
         self._copying: _Work | None = None
         self._retried: set[InferRequest] = set()
         self._next_id = 1
+        self._not_given_back = 0
         self._execution_ns = 0
         # Instances that share a queue would take from it unevenly, and batches are better when they form late.
         active = [made for made in context.plan.instances if not made.is_passive]
@@ -181,17 +182,20 @@ class ProcessInstance:
                 frames.append(frame)
         if frames and process is not None and self._outputs is not None:
             process.send(self._outputs.release_frame(), *frames)
-            self._take_more()
+            if self._not_given_back:
+                self._take_more()
 
     def _take_more(self) -> None:
         """Ask for more while short batches are still running, so that neither side waits for the other."""
         if not self._is_sole or len(self._running) > _LOW_WATER or not 0 < self._execution_ns < _SHORT_EXECUTION_NS:
             return
+        self._not_given_back = 0
+        given_back = []
         for work in self._running:
             work.is_given_back = True
-        given_back = [work.on_done for work in self._running if work.on_done is not None]
-        for work in self._running:
-            work.on_done = None
+            if work.on_done is not None:
+                given_back.append(work.on_done)
+                work.on_done = None
         for on_done in given_back:
             on_done(self)
 
@@ -239,10 +243,11 @@ class ProcessInstance:
         work.gather_ns = _now_ns() - work.started_ns
         for number, request in enumerate(work.requests, work.first_id):
             self._open.add(number, request)
-        if not self._running:
+        if self._watchdog.has_limit and not self._running:
             self._watchdog.start(work.requests)
         self._running.append(work)
-        return pack(Kind.EXECUTE, work.first_id, tail, block=work.block)
+        self._not_given_back += not work.is_given_back
+        return pack_execute(work.first_id, tail, work.block)
 
     def _refuse(self, work: _Work, full: ArenaFull) -> None:
         error = unavailable(f"the inputs of this batch of model '{self._context.plan.name}' don't fit: {full}")
@@ -320,12 +325,17 @@ class ProcessInstance:
         work = self._running.popleft()
         if frame.flags & FLAG_RELEASED and self._process is not None:
             self._process.arena.release(work.block.segment, work.block.offset)
+        self._not_given_back -= not work.is_given_back
+        if self._watchdog.has_limit:
+            self._watch_next()
+        self._execution_ns = (self._execution_ns * 3 + frame.value) // 4 or 1
+        return work
+
+    def _watch_next(self) -> None:
         if self._running:
             self._watchdog.start(self._running[0].requests)
         else:
             self._watchdog.stop()
-        self._execution_ns = (self._execution_ns * 3 + frame.value) // 4 or 1
-        return work
 
     def _record(self, work: _Work, succeeded: int, infer_ns: int, output_ns: int) -> None:
         size = queue_ns = 0
@@ -340,7 +350,7 @@ class ProcessInstance:
         on_done, work.on_done = work.on_done, None
         if on_done is not None:
             on_done(self)
-        elif self._running:
+        elif self._not_given_back:
             self._take_more()
         if self._waiting:
             self._pump()
@@ -374,6 +384,7 @@ class ProcessInstance:
     def _lose(self, error: InferenceServerError, *, may_retry: bool) -> None:
         """The worker is gone: fail what it had begun, keep what it hadn't, and give the runs back to the scheduler."""
         running, self._running = list(self._running), deque()
+        self._not_given_back = 0
         done = [work.on_done for work in (*running, *self._waiting) if work.on_done is not None]
         for work in (*running, *self._waiting):
             work.on_done = None

@@ -15,7 +15,7 @@ OVERRIDE_PARAMETER = "execution_timeout_ms"
 
 
 class Watchdog:
-    """Calls `on_hang` when the batch that was started last has run for too long."""
+    """Calls `on_hang` when the batch that was started last has run for too long. Without `has_limit` it needn't be told."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: WorkerLimits, on_hang: Callable[[float], None]) -> None:
         self._loop = loop
@@ -24,11 +24,11 @@ class Watchdog:
         self._limit_s = 0.0
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._has_limit = limits.execution_timeout_s > 0 or limits.allows_override
+        self.has_limit = limits.execution_timeout_s > 0 or limits.allows_override
 
     def start(self, requests: Sequence[InferRequest]) -> None:
         """A batch is running from now on, in place of the one before."""
-        limit_s = self._limit_of(requests) if self._has_limit else 0.0
+        limit_s = self._limit_of(requests) if self.has_limit else 0.0
         if not limit_s:
             self._deadline = 0.0
             return

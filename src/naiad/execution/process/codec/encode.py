@@ -20,6 +20,8 @@ from naiad.worker.messages import RequestMessage, TensorMessage
 
 _ALIGNMENT = 64
 _MAX_KNOWN = 256
+# To copy so little twice takes less than to make an array over the block.
+_SMALL_BYTES = 1 << 12
 _SEQUENCE_START, _SEQUENCE_END = 1, 2
 
 Array = np.ndarray[Any, Any]
@@ -52,6 +54,8 @@ class BlockLayout:
         for offset, data in self._parts:
             if isinstance(data, bytes):
                 view[offset : offset + len(data)] = data
+            elif data.nbytes <= _SMALL_BYTES:
+                view[offset : offset + data.nbytes] = data.tobytes()
             else:
                 np.copyto(np.ndarray(data.shape, data.dtype, view, offset), data)
 
