@@ -135,12 +135,15 @@ class Arena:
             raise ValueError(f"a block of segment {segment} was released, which isn't there")
         self._used_bytes -= owner.ranges.give_back(offset)
 
-    def trim(self, *, keep_used: bool = False) -> None:
+    def trim(self, *, keep_used: bool = False) -> list[memoryview]:
         """Give empty segments back but for a small reserve: the oldest ones, up to 8 MiB or one first segment.
+
+        Returns their memory, which goes when the caller lets go of it: for a large segment that takes a while.
 
         Call it when nothing was asked of the arena for a while; or now and then with `keep_used`, which spares segments that a
         block was made in since the last call.
         """
+        given_back: list[memoryview] = []
         reserve = max(_RESERVE_BYTES, self._limits.first_bytes)
         for number, segment in list(self._segments.items()):
             was_used, segment.was_used = segment.was_used, False
@@ -148,7 +151,9 @@ class Arena:
             if size <= reserve:
                 reserve -= size
             elif not segment.ranges.taken and not (keep_used and was_used):
+                given_back.append(segment.memory)
                 self._give_back(number)
+        return given_back
 
     def close(self) -> None:
         """Let go of all memory; views that live keep theirs. The other side isn't told. No block can be made any more."""

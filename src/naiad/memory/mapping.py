@@ -37,10 +37,15 @@ class Mapping:
             os.close(fd)
         self._segments[segment_id] = memory if self._writable else memory.toreadonly()
 
-    def remove(self, segment_id: int) -> None:
-        """Forget a segment; its memory goes with the last view of it. Raises ValueError when there is none."""
-        if self._segments.pop(segment_id, None) is None:
+    def remove(self, segment_id: int) -> memoryview:
+        """Forget a segment and return its memory, which goes with the last view of it: for a large one that takes a while.
+
+        Raises ValueError when there is none.
+        """
+        memory = self._segments.pop(segment_id, None)
+        if memory is None:
             raise ValueError(f"segment {segment_id} was taken back, which isn't there")
+        return memory
 
     def view(self, segment: int, offset: int, size: int) -> memoryview:
         """Return `size` bytes, format "B". Raises ValueError when they don't all lie in a mapped segment."""

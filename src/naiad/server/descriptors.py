@@ -10,6 +10,8 @@ import resource
 
 # Listeners, pipes, log files, and what engines keep open.
 RESERVE = 256
+# A worker process takes some seven, with its memory: for a few hundred of them, where the hard limit allows it.
+FOR_WORKERS = 4096
 
 _log = logging.getLogger("naiad.server")
 
@@ -23,7 +25,8 @@ def raise_limit(max_connections: int) -> None:
     wanted = max_connections + RESERVE
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    generous = wanted + FOR_WORKERS
+    allowed = generous if hard == resource.RLIM_INFINITY else min(generous, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
     if allowed < wanted:
         _log.warning(

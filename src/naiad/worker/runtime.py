@@ -41,6 +41,7 @@ from naiad.worker.messages import CallMessage, InitializeMessage, RequestMessage
 WINDOW_RESPONSES = 16
 """So many responses to one request may be on their way unread; the sender waits for credit then."""
 
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _WORK = frozenset((Kind.LOAD, Kind.COMPLETE_CONFIG, Kind.INITIALIZE, Kind.CHECK_READY, Kind.FINALIZE, Kind.EXECUTE))
 # What is smaller is copied out of the server's block at once, which is then free.
 _COPY_BYTES = 1 << 16
@@ -361,7 +362,7 @@ class Runtime:
         self._answers[frame.id] = frame
 
     def _map(self, frame: Frame) -> None:
-        _, fds, _, _ = socket.recv_fds(self._descriptors, 1, 1)
+        _, fds, _, _ = socket.recv_fds(self._descriptors, 1, 1, _CLOSE_ON_EXEC)
         if not fds:
             raise OSError(f"segment {frame.id} of the server's memory can't be had: this process may open no more files")
         self._mapping.add(frame.id, fds[0], frame.size)

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import struct
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,12 +28,13 @@ from naiad.execution.process.life.child.output import OutputCapture
 from naiad.execution.process.life.child.socket import FrameSocket
 from naiad.execution.process.life.death import BrokenWorkerError, Death, Ending, Kill, Reason, WorkerIdentity, death_of
 from naiad.execution.process.life.settings import WorkerSettings
-from naiad.memory.arena import Arena
+from naiad.memory.arena import MEBIBYTE, Arena
 from naiad.memory.mapping import Mapping
 from naiad.worker.frames import Frame, Kind, pack, unpack_blocks
 
 # A worker that closed its socket usually ends at once.
 _END_SECONDS = 2.0
+_LARGE_BYTES = 16 * MEBIBYTE
 _LOADING = frozenset((Kind.LOAD, Kind.COMPLETE_CONFIG, Kind.INITIALIZE))
 _LEVELS = {"VERBOSE": logging.DEBUG, "INFO": logging.INFO, "WARNING": logging.WARNING, "ERROR": logging.ERROR}
 
@@ -93,7 +95,7 @@ class WorkerProcess:
         self._own_kinds: dict[int, Callable[[Frame], None]] = {
             Kind.HELLO: self._take_hello,
             Kind.SEGMENT: self._map,
-            Kind.SEGMENT_GONE: lambda frame: self.mapping.remove(frame.id),
+            Kind.SEGMENT_GONE: lambda frame: _let_go([self.mapping.remove(frame.id)]),
             Kind.RELEASE: self._release,
             Kind.DONE: self._take_answer,
             Kind.FAILED: self._take_failure,
@@ -166,6 +168,10 @@ class WorkerProcess:
             raise internal(f"{self._identity} hasn't answered within {timeout_s:g} seconds (question: {what})") from None
         finally:
             self._questions.pop(number, None)
+
+    def trim(self) -> None:
+        """Give back the server's memory that wasn't used since the last call."""
+        _let_go(self.arena.trim(keep_used=True))
 
     def kill(self, reason: Reason, detail: str) -> None:
         """End it at once; its death has this reason, and `detail` completes "was killed: …". The first call's count."""
@@ -328,6 +334,12 @@ class WorkerProcess:
 
     def _retire(self, segment: int) -> None:
         self._socket.send_later(pack(Kind.SEGMENT_GONE, segment))
+
+
+def _let_go(memory: list[memoryview]) -> None:
+    """Let memory go; to unmap half a gigabyte takes some 90 ms, which isn't the loop's to spend."""
+    if sum(map(len, memory)) > _LARGE_BYTES:
+        threading.Thread(target=memory.clear, name="naiad-unmap").start()
 
 
 def _object(frame: Frame) -> dict[str, Any]:

@@ -129,7 +129,7 @@ class Supervisor:
         worker = self.worker
         if worker is None or self._is_closing:
             return
-        worker.process.arena.trim(keep_used=True)
+        worker.process.trim()
         limit = self._context.limits.memory_bytes
         if limit and self._hooks.is_idle():
             held = worker.process.resident_bytes() or 0
