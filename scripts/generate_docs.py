@@ -20,7 +20,8 @@ _HEAD = """# Flags of `naiad serve`
 
 Flags are written `--flag=value` or `--flag value`. A BOOL is `true`, `on`, `1` or `false`, `off`, `0`, in any case.
 Of a flag given twice the later value counts, unless it is repeatable: then the values add up.
-A bare path is a model repository. Whatever is wrong with a command line ends the server with exit code 1 before it starts.
+A bare path is a model repository; `module:function` is a Python function, run in a worker process.
+Whatever is wrong with a command line ends the server with exit code 1 before it starts.
 
 Flags marked *ours* are Naiad's own; the others are Triton's, with Triton's meaning.
 """

@@ -62,6 +62,15 @@ def test_the_python_client_of_the_readme_gets_its_answer(server: ServerProcess) 
     assert numbers == list(range(16))
 
 
+def test_the_python_model_of_the_readme_shouts(tmp_path: Path, serve: Callable[..., ServerProcess]) -> None:
+    [model] = blocks("README.md", "py")
+    folder = tmp_path / "models" / "shout" / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text(model, encoding="utf-8")
+    body = {"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": [2, 1], "data": ["a", "b"]}]}
+    assert serve(tmp_path / "models").infer("shout", body).json()["outputs"][0]["data"] == ["A", "B"]
+
+
 @pytest.fixture
 def scale_package(tmp_path: Path) -> Path:
     """The folder of CONTRIBUTING's package, as pip would install it."""
