@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import frombuffer  # a model may put its own in the place of `np.frombuffer`
 
 Array = np.ndarray[Any, Any]
 
@@ -70,7 +71,7 @@ class Lease:
     __slots__ = ("_leases", "_offset", "_segment", "array")
 
     def __init__(self, leases: Leases, segment: int, offset: int, view: memoryview) -> None:
-        self.array: Array = np.frombuffer(view, _UINT8)
+        self.array: Array = frombuffer(view, _UINT8)
         self._leases = leases
         self._segment = segment
         self._offset = offset

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy import empty  # a model may put its own in the place of `np.empty`
 
 _LENGTH = struct.Struct("<I")
 
@@ -51,6 +52,6 @@ def encode(elements: Iterable[bytes]) -> bytes:
 
 def as_array(elements: list[bytes], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """Return `elements` as an object array of `shape`; the caller has checked that the counts agree."""
-    array = np.empty(len(elements), dtype=object)
+    array = empty(len(elements), dtype=object)
     array[:] = elements
     return array.reshape(shape)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy import asarray, ascontiguousarray, prod  # a model may put its own in the place of `np.prod`
 
 from naiad.tensor import bytes_tensor, datatype
 from naiad.worker.api import dlpack
@@ -39,7 +40,7 @@ class Tensor:
         if type(numpy_array) is not np.ndarray:
             numpy_array = _plain(name, numpy_array)
         self._name = name
-        array = np.ascontiguousarray(numpy_array)
+        array = ascontiguousarray(numpy_array)
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
         self._array = array
@@ -112,7 +113,7 @@ class Tensor:
             )
         assert self._data is not None
         if self._datatype == "BYTES":
-            count = int(np.prod(self._shape, dtype=np.int64))
+            count = int(prod(self._shape, dtype=np.int64))
             array = bytes_tensor.as_array(bytes_tensor.decode(self._data.data, count), tuple(self._shape))
         else:
             array = self._words()
@@ -180,6 +181,6 @@ def _plain(name: str, value: Any) -> Array:
     if isinstance(value, np.ma.MaskedArray):
         raise TritonModelException(f"tensor '{name}' needs a plain numpy array, got a masked one: fill it first, by filled()")
     if isinstance(value, np.ndarray):
-        return np.asarray(value)
+        return asarray(value)
     how = "Tensor.from_dlpack(name, value)" if hasattr(value, "__dlpack__") else "numpy.asarray(value, dtype)"
     raise TritonModelException(f"tensor '{name}' needs a numpy array, got a {type(value).__name__}: make one by {how}")
