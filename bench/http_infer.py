@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -101,12 +101,23 @@ def check_answer(address: Address, request: InferRequest, expected: Mapping[str,
             raise BenchError(f"{address}{request.path}: wrong answer in output '{name}': {got} instead of {array}")
 
 
-def success_count(address: Address, model: str) -> int:
-    """Return how many requests of `model` the server says it has answered well, over all its versions."""
+class Counts(NamedTuple):
+    """What a server says of a model, over all its versions: requests answered well, and batches it ran for them."""
+
+    successes: int
+    executions: int
+
+
+def counts(address: Address, model: str) -> Counts:
+    """Return the counts of `model` since it was loaded. Raises BenchError when the server knows none."""
     status, _, body = _ask(address, "GET", InferRequest(f"/v2/models/{model}/stats", {}, b""))
     if status != 200:
         raise BenchError(f"{address}: statistics of '{model}' answer {status}: {body[:300]!r}")
-    return sum(int(version["inference_stats"]["success"]["count"]) for version in json.loads(body)["model_stats"])
+    versions = json.loads(body)["model_stats"]
+    return Counts(
+        sum(int(version["inference_stats"]["success"]["count"]) for version in versions),
+        sum(int(version["execution_count"]) for version in versions),
+    )
 
 
 def exchange(address: Address, method: str, request: InferRequest) -> tuple[int, dict[str, str], bytes]:

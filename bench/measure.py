@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.errors import BenchError
-from bench.http_infer import Array, Form, check_answer, make_request, success_count
+from bench.http_infer import Array, Form, check_answer, counts, make_request
 from bench.load import LoadPlan, LoadResult, run_perf_analyzer, run_wrk
 from bench.models.repository import Model, write_repository
 from bench.results import Comparison, Footprint, FootprintSample, Sample, median_footprint, median_sample
-from bench.scenarios import FAMILIES, IDENTITY, VARIANTS, Scenario, Variant, naiad_identity, triton_identity
+from bench.scenarios import FAMILIES, IDENTITY, VARIANTS, Scenario, Variant, naiad_identity, triton_identity, variants_of
 from bench.servers import Server, naiad_launch, serving, triton_launch
 from bench.triton_setup import Program
 
@@ -93,14 +93,15 @@ def compare(setting: Setting, scenarios: Sequence[Scenario], variants: Sequence[
     with ExitStack() as stack:
         naiad = triton = None
         if setting.naiad is not None:
-            models = tuple(naiad_identity(family, variant) for family in FAMILIES for variant in variants)
+            models = tuple(naiad_identity(family, variant) for family in FAMILIES for variant in variants_of(family, variants))
             naiad = stack.enter_context(setting.naiad("identity", models, ()))
         if setting.triton is not None:
             models = tuple(triton_identity(family) for family in FAMILIES)
             triton = stack.enter_context(setting.triton("identity", models, ()))
         rows: list[Comparison] = []
         for scenario in scenarios:
-            ours = [Subject(each.title, naiad, naiad_identity(scenario.family, each).name) for each in variants if naiad]
+            chosen = variants_of(scenario.family, variants)
+            ours = [Subject(each.title, naiad, naiad_identity(scenario.family, each).name) for each in chosen if naiad]
             theirs = Subject("", triton, triton_identity(scenario.family).name) if triton else None
             rows += _compare_one(setting, scenario, ours, theirs)
         return rows
@@ -137,12 +138,13 @@ def fire(setting: Setting, subject: Subject, shot: Shot) -> Sample:
     check_answer(address, make_request(model, shot.inputs, shot.form), shot.expected)
     if shot.generator == "wrk":  # perf_analyzer's first window is its own warm-up
         _load(setting, subject, shot, LoadPlan(shot.plan.concurrency, WARM_UP_S, shot.plan.cores))
-    cpu_s, count = subject.server.cpu_s(), success_count(address, model)
+    cpu_s, before = subject.server.cpu_s(), counts(address, model)
     result = _load(setting, subject, shot, shot.plan)
-    cpu_s, count = subject.server.cpu_s() - cpu_s, success_count(address, model) - count
-    if count <= 0:
+    cpu_s, after = subject.server.cpu_s() - cpu_s, counts(address, model)
+    successes, executions = after.successes - before.successes, after.executions - before.executions
+    if successes <= 0 or executions <= 0:
         raise BenchError(f"{subject.server.name}: the statistics of '{model}' counted no request during the load")
-    return Sample(result.requests_per_s, result.p50_us, result.p99_us, cpu_s * 1e6 / count)
+    return Sample(result.requests_per_s, result.p50_us, result.p99_us, cpu_s * 1e6 / successes, successes / executions)
 
 
 def _load(setting: Setting, subject: Subject, shot: Shot, plan: LoadPlan) -> LoadResult:

@@ -26,7 +26,8 @@ METHOD = (
         "own statistics counted."
     ),
     (
-        "Both servers run with their defaults and the same config, max_batch_size 8, one instance, requests of batch 1. "
+        "Both servers run with their defaults and the same config, max_batch_size 8 (16 for the model that sleeps 5 ms an "
+        "execution), one instance, requests of batch 1. "
         "Triton's side is its Python backend with an identity model in Python, since the public wheel has no C++ identity: "
         "Naiad's rows in place and in a thread run Naiad's own identity, so they compare servers and not model code. "
         "Like with like is the row of the worker process."
@@ -82,17 +83,18 @@ def comparison_table(rows: Sequence[Comparison]) -> str:
     """Return one line for each scenario and variant; a ratio above 1 is good for requests/s, below 1 for p99."""
     titles = ["scenario", "Naiad runs the model", "Naiad req/s", "Triton req/s", "ratio req/s", "Naiad p50 ms", "Triton p50 ms"]
     titles += ["Naiad p99 ms", "Triton p99 ms", "ratio p99", "Naiad CPU µs/req", "Triton CPU µs/req"]
+    titles += ["Naiad req/execution", "Triton req/execution"]
     return _table(titles, (_comparison_cells(row) for row in rows))
 
 
 def _comparison_cells(row: Comparison) -> list[str]:
     ours, theirs = row.naiad, row.triton
-    rates, halves, tails, costs = (
+    rates, halves, tails, costs, batches = (
         [getattr(sample, figure) if sample else None for sample in (ours, theirs)]
-        for figure in ("requests_per_s", "p50_us", "p99_us", "cpu_us")
+        for figure in ("requests_per_s", "p50_us", "p99_us", "cpu_us", "batch_size")
     )
     cells = [row.scenario, row.variant or ABSENT, *map(_number, rates), _ratio(*rates), *map(_milliseconds, halves)]
-    return [*cells, *map(_milliseconds, tails), _ratio(*tails), *map(_number, costs)]
+    return [*cells, *map(_milliseconds, tails), _ratio(*tails), *map(_number, costs), *map(_number, batches)]
 
 
 def engine_table(rows: Sequence[EngineShare]) -> str:

@@ -9,12 +9,15 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One timed run on one server; `cpu_us` is the CPU time of the server and its children for each request."""
+    """One timed run on one server; `cpu_us` is the CPU time of the server and its children for each request, `batch_size` the
+    number of requests that an execution had on average.
+    """
 
     requests_per_s: float
     p50_us: float
     p99_us: float
     cpu_us: float
+    batch_size: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

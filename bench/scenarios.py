@@ -5,7 +5,7 @@ The identity model costs nothing, so what is left is the server: it is the harde
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,18 +17,23 @@ from bench.models.repository import Model, Tensor
 from bench.onnx import files
 
 PYTHON_IDENTITY = Path(__file__).parent / "models" / "python_identity.py"
+PYTHON_SLEEPER = Path(__file__).parent / "models" / "python_sleeper.py"
 FOOTPRINT = "footprint"
 SEED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """An identity model FP32[`dims`] that each server has once for each way of running it."""
+    """An identity model FP32[`dims`] that each server has once for each way of running it: all of them, or only as a Python
+    model when it `needs_python`.
+    """
 
     name: str
     dims: tuple[int, ...]
     is_batched: bool = False
     max_batch_size: int = 8
+    python_file: Path = PYTHON_IDENTITY
+    needs_python: bool = False
 
     def inputs(self) -> dict[str, Array]:
         """Return one request's tensor: batch 1, random values, the same in every run."""
@@ -85,7 +90,8 @@ class EngineScenario:
 IDENTITY = Family("identity", (16,))
 IDENTITY_BATCHED = Family("identity_batched", (16,), is_batched=True)
 IMAGE = Family("image", (3, 224, 224))
-FAMILIES = (IDENTITY, IDENTITY_BATCHED, IMAGE)
+SLEEPER = Family("sleeper", (16,), is_batched=True, max_batch_size=16, python_file=PYTHON_SLEEPER, needs_python=True)
+FAMILIES = (IDENTITY, IDENTITY_BATCHED, IMAGE, SLEEPER)
 
 VARIANTS = (
     Variant("in_place", "in place", "identity", {"naiad_placement": "in_place"}),
@@ -100,6 +106,7 @@ SCENARIOS = (
     Scenario("identity-perf-analyzer-c16", IDENTITY, Form.BINARY, 16, "perf_analyzer"),
     Scenario("image-binary-c1", IMAGE, Form.BINARY, 1),
     Scenario("image-binary-c16", IMAGE, Form.BINARY, 16),
+    Scenario("sleep-5ms-batched-c64", SLEEPER, Form.BINARY, 64),
 )
 
 _BYTES = Tensor("bytes", "TYPE_INT32", (2048,))
@@ -128,15 +135,20 @@ def chosen_names(wanted: tuple[str, ...]) -> frozenset[str]:
     return frozenset(wanted or names)
 
 
+def variants_of(family: Family, variants: Sequence[Variant]) -> list[Variant]:
+    """Return those of `variants` in which the family's model can run."""
+    return [each for each in variants if each.backend == "python" or not family.needs_python]
+
+
 def naiad_identity(family: Family, variant: Variant) -> Model:
     """Return the family's model as Naiad runs it in this variant."""
-    file = PYTHON_IDENTITY if variant.backend == "python" else None
+    file = family.python_file if variant.backend == "python" else None
     return _identity(f"{family.name}_{variant.name}", family, variant.backend, variant.parameters, file)
 
 
 def triton_identity(family: Family) -> Model:
     """Return the family's model as Triton runs it: its wheel has the Python backend only."""
-    return _identity(family.name, family, "python", {}, PYTHON_IDENTITY)
+    return _identity(family.name, family, "python", {}, family.python_file)
 
 
 def engine_model(scenario: EngineScenario) -> Model:

@@ -20,7 +20,7 @@ from bench.results import (
 )
 
 NAIAD = Sample(requests_per_s=20_000, p50_us=700, p99_us=1_500, cpu_us=40.2)
-TRITON = Sample(requests_per_s=10_000, p50_us=1_400, p99_us=3_000, cpu_us=205)
+TRITON = Sample(requests_per_s=10_000, p50_us=1_400, p99_us=3_000, cpu_us=205, batch_size=7.5)
 SETTINGS = {"rounds": 3, "duration_s": 5, "quick": False}
 
 
@@ -40,6 +40,7 @@ def test_the_median_is_taken_for_each_figure_by_itself() -> None:
 def test_a_comparison_shows_both_servers_and_naiad_over_triton() -> None:
     table = report.comparison_table([Comparison("identity-c16", "in place", NAIAD, TRITON)])
     expected = ["identity-c16", "in place", "20,000", "10,000", "2.00", "0.70", "1.40", "1.50", "3.00", "0.50", "40.2", "205"]
+    expected += ["1.0", "7.5"]
     assert cells(table) == expected
     assert len(cells(table, 0)) == len(cells(table, 1)) == len(expected)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 from bench.errors import BenchError
-from bench.http_infer import Address, Form, InferRequest, check_answer, exchange, make_request, success_count
+from bench.http_infer import Address, Form, InferRequest, check_answer, counts, exchange, make_request
 from bench.scenarios import IDENTITY
 from bench.servers import Launch, serving
 from bench.triton_setup import Program
@@ -56,7 +56,7 @@ def test_answers_are_compared_and_statistics_summed_over_versions(tmp_path: Path
     right = {"OUTPUT0": inputs["INPUT0"]}
     with serving(small_launch, tmp_path / "log") as server:
         check_answer(server.address, make_request("m", inputs, Form.JSON), right)
-        assert success_count(server.address, "m") == 2
+        assert counts(server.address, "m") == (2, 2)
         with pytest.raises(BenchError, match="wrong answer in output 'OUTPUT0'"):
             check_answer(server.address, make_request("m", inputs, Form.JSON), {"OUTPUT0": inputs["INPUT0"] + 1})
         with pytest.raises(BenchError, match="wrong answer in output 'OTHER'"):
@@ -64,8 +64,8 @@ def test_answers_are_compared_and_statistics_summed_over_versions(tmp_path: Path
         with pytest.raises(BenchError, match="answers 404"):
             check_answer(server.address, make_request("absent", inputs, Form.JSON), right)
         with pytest.raises(BenchError, match="answer 404"):
-            success_count(server.address, "absent")
+            counts(server.address, "absent")
     with pytest.raises(BenchError, match="no answer"):
-        success_count(server.address, "m")
+        counts(server.address, "m")
     with pytest.raises(OSError, match="refused"):
         exchange(Address("127.0.0.1", server.address.port), "GET", InferRequest("/", {}, b""))
