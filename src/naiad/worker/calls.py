@@ -118,8 +118,11 @@ class NestedCall:
             arrived = asyncio.Event()
 
             def wake() -> None:
-                with suppress(RuntimeError):  # The loop is closed: its coroutines wait no more.
+                try:
                     loop.call_soon_threadsafe(arrived.set)
+                except RuntimeError:
+                    # The loop is closed: what waits there never goes on, and must not be kept by this.
+                    state.wake = None
 
             state.wake = wake
         try:

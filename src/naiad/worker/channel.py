@@ -14,10 +14,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 from naiad.worker.frames import Frame, FrameReader
 
-_RECEIVE_BYTES = 1 << 18
+_RECEIVE_BYTES = 1 << 16
 # When more frames than this were posted behind somebody who sends, those who post more wait for him a little.
 _MAX_POSTED = 256
 _FLOOD_WAIT_S = 0.1
@@ -39,11 +40,14 @@ class Channel:
         self._dispatch = dispatch
         self._on_end = on_end
         self._frames = FrameReader()
+        # A new buffer of that size each time would come from the system and go back to it.
+        self._received = memoryview(bytearray(_RECEIVE_BYTES))
         self._has_reader = False
         self._waiters = 0
         self._send_lock = threading.Lock()
         self._outbox: deque[bytes] = deque()
-        self._loops: dict[asyncio.AbstractEventLoop, int] = {}
+        # Weak: coroutines of a loop that was closed under them never leave.
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
         self._is_abandoned = False
 
     def send(self, data: bytes) -> None:
@@ -147,7 +151,7 @@ class Channel:
     def _receive(self, flags: int) -> bytes | None:
         """Return what has come, None when that is nothing."""
         try:
-            return self._sock.recv(_RECEIVE_BYTES, flags)
+            return bytes(self._received[: self._sock.recv_into(self._received, 0, flags)])
         except BlockingIOError:
             return None
         except ConnectionError:
