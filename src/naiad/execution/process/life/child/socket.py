@@ -52,6 +52,7 @@ class FrameSocket:
         self._handler = handler
         self._reader = FrameReader()
         self._received: deque[Frame] = deque()
+        self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
         self._later: list[bytes] = []
         self._queue: deque[memoryview] = deque()
         self._is_reading = True
@@ -168,7 +169,7 @@ class FrameSocket:
     def _receive(self) -> bool:
         """Read once; return whether anything came."""
         try:
-            data = self._control.recv(_RECEIVE_BYTES)
+            data = bytes(self._buffer[: self._control.recv_into(self._buffer)])
         except (BlockingIOError, InterruptedError):
             return False
         except ConnectionError:
