@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -71,3 +74,9 @@ def test_everything_that_naiad_offers_is_there():
     assert all(getattr(naiad, name) is not None for name in dir(naiad))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         naiad.nothing  # noqa: B018
+
+
+def test_importing_naiad_imports_nothing_else():
+    code = "import sys; before = set(sys.modules); import naiad; print(sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['naiad']\n"
