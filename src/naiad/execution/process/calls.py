@@ -77,7 +77,7 @@ class NestedCalls:
     def cancel_all(self) -> None:
         """The worker is gone: nobody waits for the answers."""
         calls, self._calls = self._calls, {}
-        for call in calls.values():
+        for call in list(calls.values()):  # Each takes itself out.
             call.cancel()
 
     def _begin(self, frame: Frame) -> None:
