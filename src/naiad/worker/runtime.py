@@ -97,6 +97,7 @@ class Runtime:
         self._cancelled_early: set[int] = set()
         self._descriptors = descriptors
         self._arena = Arena(limits, self._announce, self._retire)
+        self._large_bytes = max(_LARGE_ARENA_BYTES, limits.first_bytes)
         self._mapping = Mapping(writable=True)
         self._leases = Leases(self._release_returned)
         self._calls: dict[int, CallState] = {}
@@ -123,9 +124,8 @@ class Runtime:
     def next_work(self) -> Frame:
         """Wait for the next frame that asks for work."""
         work = self.work
-        if not work and not self.channel.wait(lambda: bool(work), self.trim_after_s()):
+        while not work and not self.channel.wait(lambda: bool(work), self.trim_after_s()):
             self.trim()
-            self.channel.wait(lambda: bool(work))
         return work.popleft()
 
     def say(self, kind: Kind, frame_id: int, message: Any = None, **fields: Any) -> None:
@@ -155,7 +155,7 @@ class Runtime:
 
     def trim_after_s(self) -> float | None:
         """Return after how long without work memory is to be given back, None when there is none to give."""
-        return _TRIM_SECONDS if self._arena.size_bytes > _LARGE_ARENA_BYTES else None
+        return _TRIM_SECONDS if self._arena.size_bytes > self._large_bytes else None
 
     def trim(self) -> None:
         """Give memory back that isn't in use."""
@@ -179,7 +179,7 @@ class Runtime:
         tail, block = b"", NO_BLOCK
         if response is not None and not request.is_cancelled:
             tail, block = self._sendable(request, response)
-        elif not is_final:
+        if not (tail or is_final):
             return
         # Not before: when the above raises, the request is as it was.
         if is_final:
@@ -187,7 +187,7 @@ class Runtime:
         self.channel.send(pack(Kind.RESPONSE, request_id, tail, flags=FLAG_FINAL if is_final else 0, block=block))
 
     def _sendable(self, request: OpenRequest, response: InferenceResponse) -> tuple[bytes, Block]:
-        """Return the tail and the block of a response, once the request may send it."""
+        """Return the tail and the block of a response, once the request may send it; no tail when it was cancelled."""
         writer = BlockWriter()
         message = self._responses.message(response, request.wanted, writer)
         tail = as_json(message)
@@ -311,21 +311,31 @@ class Runtime:
 
     def _allocate(self, size: int) -> Block:
         """Return a block, when there is room for it. Raises TritonModelException when there can't be."""
+        with self.channel.mutex:
+            block = self._try_allocate(size)
+        if block is not None:
+            return block
         got: list[Block] = []
 
         def is_there() -> bool:
-            try:
-                got.append(self._arena.allocate(size))
-            except ArenaFull as error:
-                if error.is_hopeless or not self._arena.block_count:
-                    raise TritonModelException(str(error)) from None
-                return False
-            except OSError as error:
-                raise TritonModelException(f"no shared memory for {size} bytes: {error.strerror}") from error
-            return True
+            block = self._try_allocate(size)
+            if block is not None:
+                got.append(block)
+            return bool(got)
 
         self.channel.wait(is_there)
         return got[0]
+
+    def _try_allocate(self, size: int) -> Block | None:
+        """Return a block, None while the server still holds what would make room. The mutex is held."""
+        try:
+            return self._arena.allocate(size)
+        except ArenaFull as error:
+            if error.is_hopeless or not self._arena.block_count:
+                raise TritonModelException(str(error)) from None
+            return None
+        except OSError as error:
+            raise TritonModelException(f"no shared memory for {size} bytes: {error.strerror}") from error
 
     def _announce(self, segment: int, fd: int, size: int) -> None:
         frame = pack(Kind.SEGMENT, segment, block=Block(segment, 0, size))
