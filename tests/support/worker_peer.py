@@ -233,6 +233,7 @@ def connected_runtime(limits: ArenaLimits = LIMITS) -> Iterator[tuple[Runtime, W
             yield runtime, WorkerPeer(pairs[0][1], pairs[1][1])
         finally:
             # What the model still holds speaks to nobody.
+            runtime.abandon()
             host.install(FakeHost())
 
 

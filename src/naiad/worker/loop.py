@@ -210,12 +210,11 @@ class _AsyncLoop:
                 await self._work_or_trim()
 
     async def _work_or_trim(self) -> None:
-        """Wait for work; when none comes for a while, give memory back meanwhile."""
+        """Wait for work, or give memory back when none comes for a while."""
         try:
             await asyncio.wait_for(self._wake.wait(), self._runtime.trim_after_s())
         except asyncio.TimeoutError:
             self._runtime.trim()
-            await self._wake.wait()
 
     async def _execute(self, frame: Frame) -> None:
         owner, runtime = self._owner, self._runtime
@@ -247,7 +246,13 @@ class _AsyncLoop:
         """A loop holds its tasks weakly."""
         task = loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._runtime.trim_after_s() is not None:
+            # What it has grown the memory by is to be given back some day.
+            self._wake.set()
 
 
 async def _awaited(answer: Any) -> Any:
