@@ -130,9 +130,9 @@ class Loader:
     ) -> Any:
         """Return the config as the model's own code completes it; the worker that did it comes into `spare`."""
         name = config.name
-        group = config.instance_group[0].name if config.instance_group else ""
+        group = (config.instance_group[0].name or f"{name}_0") if config.instance_group else name
         # The worker becomes the first instance, and is called so from its start.
-        identity = WorkerIdentity(name, str(version), f"{group or f'{name}_0'}_0")
+        identity = WorkerIdentity(name, str(version), f"{group}_0")
         completed, worker = self._workers.complete(backend.program(files), json_form.to_json(config), identity)
         try:
             config = json_form.from_json(completed, f"what auto_complete_config of model '{name}' returned")
