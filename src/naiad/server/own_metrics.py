@@ -37,6 +37,12 @@ def own_families(repository: RepositoryManager, pool: ThreadPool) -> Iterator[Fa
         lambda model: model.statistics.refused_count,
     )
     yield of_models(
+        "naiad_unlike_batches_total",
+        Kind.COUNTER,
+        "Batches that stayed small since the next request had other shapes or inputs, see allow_ragged_batch",
+        lambda model: model.scheduler.unlike_count,
+    )
+    yield of_models(
         "naiad_running_requests",
         Kind.GAUGE,
         "Requests that run and have not ended",
@@ -48,6 +54,16 @@ def own_families(repository: RepositoryManager, pool: ThreadPool) -> Iterator[Fa
         "Requests that were given up since two worker processes died of them",
         lambda model: model.poison_count,
     )
+    yield from _worker_families(repository)
+    yield lambda: Family(
+        "naiad_thread_pool_queued_batches",
+        Kind.GAUGE,
+        "Batches that wait for a thread, see --thread-count",
+        [Sample(pool.queued_count(), {})],
+    )
+
+
+def _worker_families(repository: RepositoryManager) -> Iterator[FamilySource]:
     yield lambda: Family(
         "naiad_worker_restarts_total",
         Kind.COUNTER,
@@ -67,12 +83,6 @@ def own_families(repository: RepositoryManager, pool: ThreadPool) -> Iterator[Fa
             for model in repository.models()
             for name, size_bytes in model.worker_memory()
         ],
-    )
-    yield lambda: Family(
-        "naiad_thread_pool_queued_batches",
-        Kind.GAUGE,
-        "Batches that wait for a thread, see --thread-count",
-        [Sample(pool.queued_count(), {})],
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from naiad.worker.api import host
 from naiad.worker.api.errors import TritonError, TritonModelException, check_type
@@ -64,8 +64,26 @@ class InferenceTrace:
         return json.dumps(self._context) if self._context else None
 
 
+class RequestFields(NamedTuple):
+    """What a request is made of, with Triton's names and in its order. `timeout` is in microseconds, 0 for none;
+    `model_version` -1 is the latest.
+    """
+
+    request_id: str = ""
+    correlation_id: int | str = 0
+    inputs: Sequence[Tensor] = ()
+    requested_output_names: Sequence[str] = ()
+    model_name: str = ""
+    model_version: int = -1
+    flags: int = 0
+    timeout: int = 0
+    preferred_memory: PreferredMemory | None = None
+    trace: InferenceTrace | None = None
+    parameters: Mapping[str, Parameter] | None = None
+
+
 class InferenceRequest:
-    """See the module. `timeout` is in microseconds, 0 for none; `model_version` -1 is the latest."""
+    """See the module."""
 
     __slots__ = ("__weakref__", "_fields", "_inputs", "_is_closed", "_preferred_memory", "_sender", "_trace", "runtime_id")
 
@@ -74,43 +92,31 @@ class InferenceRequest:
     _sender: InferenceResponseSender | None
     _trace: InferenceTrace | None
 
-    def __init__(  # noqa: PLR0913, PLR0917 — Triton's signature
-        self,
-        request_id: str = "",
-        correlation_id: int | str = 0,
-        inputs: Sequence[Tensor] = (),
-        requested_output_names: Sequence[str] = (),
-        model_name: str = "",
-        model_version: int = -1,
-        flags: int = 0,
-        timeout: int = 0,
-        preferred_memory: PreferredMemory | None = None,
-        trace: InferenceTrace | None = None,
-        parameters: Mapping[str, Parameter] | None = None,
-    ) -> None:
-        """Raises TritonModelException when one of them has the wrong type."""
+    def __init__(self, *values: Any, **named: Any) -> None:
+        """Takes what `RequestFields` has, by place or name. Raises TritonModelException when one has the wrong type."""
         # First, since an exception below ends in `__del__`.
         self.runtime_id = 0
         self._is_closed = True
         self._sender = None
-        for index, tensor in enumerate(inputs):
+        given = RequestFields(*values, **named)
+        for index, tensor in enumerate(given.inputs):
             check_type(f"item {index} of inputs", tensor, Tensor)
-        for index, name in enumerate(requested_output_names):
+        for index, name in enumerate(given.requested_output_names):
             check_type(f"item {index} of requested_output_names", name, str)
-        check_type("correlation_id", correlation_id, int, str)
-        self._inputs = list(inputs)
-        self._preferred_memory = preferred_memory or PreferredMemory()
-        self._trace = trace or InferenceTrace()
+        check_type("correlation_id", given.correlation_id, int, str)
+        self._inputs = list(given.inputs)
+        self._preferred_memory = given.preferred_memory or PreferredMemory()
+        self._trace = given.trace or InferenceTrace()
         self._fields = {
             "inputs": [],
-            "outputs": list(requested_output_names),
-            "id": request_id,
-            "parameters": checked_parameters(parameters),
-            "correlation_id": correlation_id,
-            "flags": flags,
-            "timeout_us": timeout,
-            "model": model_name,
-            "version": "" if int(model_version) < 0 else str(int(model_version)),
+            "outputs": list(given.requested_output_names),
+            "id": given.request_id,
+            "parameters": checked_parameters(given.parameters),
+            "correlation_id": given.correlation_id,
+            "flags": given.flags,
+            "timeout_us": given.timeout,
+            "model": given.model_name,
+            "version": "" if int(given.model_version) < 0 else str(int(given.model_version)),
         }
 
     @classmethod
