@@ -70,6 +70,10 @@ class Scheduler(Protocol):
     def running_count(self) -> int:
         """Return how many requests were handed to instances and have not ended."""
 
+    @property
+    def unlike_count(self) -> int:
+        """How many batches stayed smaller than they might, since the next request had other shapes or other inputs."""
+
     def add(self, instance: Instance) -> None:
         """Let `instance` take batches from now on, at once when it is free. It may be new or removed before."""
 

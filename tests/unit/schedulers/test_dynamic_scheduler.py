@@ -111,6 +111,19 @@ def test_arrivals_that_change_nothing_cost_no_decision() -> None:
     assert setup.instance.sizes == [1000]
 
 
+def test_batches_that_stay_small_for_unlike_shapes_are_counted_and_no_others() -> None:
+    three, four = ({"X": np.zeros((1, length), np.float32)} for length in (3, 4))
+    setup = Setup(preferred=(4,), variable_inputs=("X",))
+    setup.send(3, inputs=three)
+    setup.send(6, inputs=four)
+    setup.finish_all()
+    assert (setup.instance.sizes, setup.scheduler.unlike_count) == ([3, 4, 2], 1)
+    alike = Setup()
+    alike.send(9)
+    alike.finish_all()
+    assert alike.scheduler.unlike_count == 0
+
+
 def test_an_arrival_of_another_shape_ends_the_delay_of_those_before_it() -> None:
     setup = Setup(2, delay_us=100_000, variable_inputs=("X",))
     setup.send(2, inputs={"X": np.zeros((1, 3), np.float32)})

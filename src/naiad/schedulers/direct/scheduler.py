@@ -47,6 +47,11 @@ class DirectScheduler:
         """See `Scheduler.running_count`."""
         return self._running
 
+    @property
+    def unlike_count(self) -> int:
+        """See `Scheduler.unlike_count`: it joins no requests."""
+        return 0
+
     def add(self, instance: Instance) -> None:
         """See `Scheduler.add`."""
         self._removed.discard(instance)

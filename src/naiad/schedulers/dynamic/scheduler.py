@@ -14,7 +14,7 @@ from naiad.errors import InferenceServerError
 from naiad.request.batch import Batch, Instance
 from naiad.request.request import InferRequest
 from naiad.schedulers.alarm import Alarm
-from naiad.schedulers.dynamic.policy import BatchRules, Dispatch, Wait, next_batch
+from naiad.schedulers.dynamic.policy import BatchRules, Dispatch, Wait, batch_key, next_batch
 from naiad.schedulers.ordering import ResponseOrder
 from naiad.schedulers.queue import PriorityQueue
 from naiad.schedulers.refusals import stopping, timeout_expired
@@ -41,6 +41,7 @@ class DynamicScheduler:
         self._is_dispatch_due = False
         self._is_dispatching = False
         self._is_stopped = False
+        self.unlike_count = 0
         self._idle_callbacks: list[Callable[[], None]] = []
 
     def enqueue(self, request: InferRequest) -> None:
@@ -135,9 +136,17 @@ class DynamicScheduler:
         requests = self._queue.take(decision.count)
         for request in requests:
             request.on_cancel = None
+        if self._rules.has_key and decision.size < self._rules.largest_preferred:
+            self._count_unlike(requests[-1], decision.size)
         instance = self._idle.pop()
         self._running[instance] = decision.count
         instance.submit(Batch(requests, decision.size), self._on_done)
+
+    def _count_unlike(self, last: InferRequest, size: int) -> None:
+        """Count a batch of `size` items, `last` at its end, when the next request would have fitted but for what it holds."""
+        following = next(iter(self._queue), None)
+        if following is not None and size + following.batch_size <= self._rules.max_size:
+            self.unlike_count += batch_key(following, self._rules) != batch_key(last, self._rules)
 
     def _after_dispatch(self) -> None:
         if self._wait is not None:
