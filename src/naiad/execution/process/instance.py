@@ -49,12 +49,13 @@ OnDone = Callable[[Instance], None]
 @dataclass(slots=True)
 class _Work:
     """A batch in this instance. `on_done` is set on the last of its run. `first_id` is 0 until it is sent. `is_given_back`: the
-    scheduler counts it no more.
+    scheduler counts it no more. `is_retry`: its one request has ended a worker before.
     """
 
     requests: list[InferRequest]
     on_done: OnDone | None
     is_given_back: bool = False
+    is_retry: bool = False
     first_id: int = 0
     block: Block = NO_BLOCK
     started_ns: int = 0
@@ -75,7 +76,7 @@ class ProcessInstance:
         self._waiting: deque[_Work] = deque()
         self._running: deque[_Work] = deque()
         self._copying: _Work | None = None
-        self._retried: set[InferRequest] = set()
+        self._closed: InferenceServerError | None = None
         self._next_id = 1
         self._not_given_back = 0
         self._execution_ns = 0
@@ -152,7 +153,10 @@ class ProcessInstance:
         self._watchdog.close()
         self._context.host.waits.remove(self._context.plan.name, self)
         await self._supervisor.close(0 if is_hurried else self._context.host.settings.stop_timeout_s)
-        self._lose(unavailable(f"model '{self._context.plan.name}' was unloaded"), may_retry=False)
+        self._process = None
+        self._closed = unavailable(f"model '{self._context.plan.name}' was unloaded")
+        self._lose(self._closed, may_retry=False)
+        self._fail_waiting(self._closed)
 
     def send_later(self, frame: bytes) -> None:
         """See `FrameSender`."""
@@ -165,7 +169,7 @@ class ProcessInstance:
         """Send what waits, as far as the worker is there and has room."""
         process, waiting = self._process, self._waiting
         frames: list[bytes] = []
-        while waiting and process is not None and self._copying is None:
+        while waiting and process is not None and process.takes_work and self._copying is None:
             work = waiting[0]
             if not self._prepare(work):
                 continue
@@ -180,10 +184,25 @@ class ProcessInstance:
             waiting.popleft()
             if frame is not None:
                 frames.append(frame)
-        if frames and process is not None and self._outputs is not None:
-            process.send(self._outputs.release_frame(), *frames)
+        if frames and process is not None:
+            self._send(process, frames)
             if self._not_given_back:
                 self._take_more()
+
+    def _send(self, process: WorkerProcess, frames: list[bytes]) -> None:
+        """Send the frames of the last batches in `_running`; those that can't have arrived wait for the next worker."""
+        assert self._outputs is not None
+        process.send(self._outputs.release_frame(), *frames)
+        if process.takes_work:
+            return
+        for _ in frames:
+            work = self._running.pop()
+            for number in _ids(work):
+                self._open.pop(number)
+            self._not_given_back -= not work.is_given_back
+            self._waiting.appendleft(work)
+        if not self._running:
+            self._watchdog.stop()
 
     def _take_more(self) -> None:
         """Ask for more while short batches are still running, so that neither side waits for the other."""
@@ -229,9 +248,11 @@ class ProcessInstance:
         def send() -> None:
             self._copying = None
             if self._process is process:
-                process.send(self._started(work, tail))
+                self._send(process, [self._started(work, tail)])
             else:
                 self._waiting.appendleft(work)  # The worker has died meanwhile.
+                if self._closed is not None:
+                    self._fail_waiting(self._closed)
             self._pump()
 
         return send
@@ -379,7 +400,10 @@ class ProcessInstance:
         if self._calls is not None:
             self._calls.cancel_all()
         self._owner.on_down(self, death.text, is_lasting=is_lasting)
-        self._lose(backend_error(unavailable(death.text)), may_retry=self._context.limits.retries_on_death)
+        error = backend_error(unavailable(death.text))
+        self._lose(error, may_retry=self._context.limits.retries_on_death)
+        if is_lasting:
+            self._fail_waiting(error)
 
     def _lose(self, error: InferenceServerError, *, may_retry: bool) -> None:
         """The worker is gone: fail what it had begun, keep what it hadn't, and give the runs back to the scheduler."""
@@ -389,25 +413,28 @@ class ProcessInstance:
         for work in (*running, *self._waiting):
             work.on_done = None
             work.is_given_back = True
-        again = self._retried_work(running[:1]) if may_retry else []
-        self._waiting.extendleft(reversed(again + [_Work(self._reclaim(work), None, True) for work in running[1:]]))
+        again = self._retried_work(running[0], error) if may_retry and running else []
+        rest = [_Work(self._reclaim(work), None, True, work.is_retry) for work in running[1:]]
+        self._waiting.extendleft(reversed(again + rest))
         self._open.fail_all(error)
         for on_done in done:
             on_done(self)
         self._on_request_end()
 
-    def _retried_work(self, begun: list[_Work]) -> list[_Work]:
-        """Return the requests of the batch that was running, each alone, if they had neither response nor retry."""
-        again = []
-        for work in begun:
-            for number, request in enumerate(work.requests, work.first_id):
-                if request in self._retried:
-                    self._retried.discard(request)
-                    self._owner.poison_count += 1
-                elif not self._open.sent_count(number) and self._open.pop(number) is not None:
-                    self._retried.add(request)
-                    again.append(_Work([request], None, True))
-        return again
+    def _retried_work(self, begun: _Work, error: InferenceServerError) -> list[_Work]:
+        """Return the requests of the batch that was running, each alone. One that had its retry has ended two workers: it is
+        refused for good. One that had a response is left to fail.
+        """
+        if not begun.is_retry:
+            unanswered = [number for number in _ids(begun) if not self._open.sent_count(number)]
+            requests = [request for number in unanswered if (request := self._open.pop(number)) is not None]
+            return [_Work([request], None, True, True) for request in requests]
+        poison = self._open.pop(begun.first_id)
+        if poison is not None:
+            self._owner.poison_count += 1
+            text = f"the request is refused, since a worker ended each of the two times that it ran: {error.message}"
+            poison.responder.fail(backend_error(unavailable(text)))
+        return []
 
     def _reclaim(self, work: _Work) -> list[InferRequest]:
         """Return the requests of a batch that the worker had not begun."""
@@ -415,11 +442,14 @@ class ProcessInstance:
 
     def _on_start_failed(self, error: InferenceServerError) -> None:
         """Nothing may wait for a worker that doesn't come."""
-        waiting, self._waiting = self._waiting, deque()
         self._owner.on_down(self, error.message, is_lasting=True)
+        self._fail_waiting(backend_error(unavailable(error.message)))
+
+    def _fail_waiting(self, error: InferenceServerError) -> None:
+        waiting, self._waiting = self._waiting, deque()
         for work in waiting:
             for request in work.requests:
-                request.responder.fail(backend_error(unavailable(error.message)))
+                request.responder.fail(error)
         self._on_request_end()
 
     def _on_hang(self, limit_s: float) -> None:

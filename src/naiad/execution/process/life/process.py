@@ -89,7 +89,7 @@ class WorkerProcess:
         self._questions: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._last_question = 0
         self._killed: Kill | None = None
-        self._is_started = self._is_broken = self._is_stopping = False
+        self._is_started = self._is_broken = self._is_stopping = self._has_exited = False
         self._end_timer: asyncio.TimerHandle | None = None
         self._oom_kills = oom_kill_count() or 0
         self._own_kinds: dict[int, Callable[[Frame], None]] = {
@@ -129,6 +129,11 @@ class WorkerProcess:
     def pid(self) -> int:
         """The process's number."""
         return self._launched.process.pid
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether what is sent now arrives, as far as that is known: a death may be known before it is told."""
+        return not (self._has_exited or self._socket.is_gone)
 
     @property
     def queued_bytes(self) -> int:
@@ -290,6 +295,7 @@ class WorkerProcess:
 
     def _on_exit(self) -> None:
         # What the model has forked goes with it. The process isn't reaped yet, so that its number can't be another's.
+        self._has_exited = True
         self._kill_session()
         returncode = self._launched.process.wait()
         try:

@@ -37,7 +37,8 @@ class FrameHandler(Protocol):
 
 
 class FrameSocket:
-    """See the module. Loop thread only. Sending to a worker that is gone does nothing: its death is seen elsewhere.
+    """See the module. Loop thread only. Sending to a worker that is gone does nothing: its death is seen elsewhere. `is_gone`
+    tells when that is known here: what was sent last didn't arrive.
 
     A worker that doesn't read makes frames queue up here. Their number is bounded by what its instance sends without an answer,
     a few batches; `queued_bytes` tells.
@@ -57,6 +58,7 @@ class FrameSocket:
         self._queue: deque[memoryview] = deque()
         self._is_reading = True
         self._is_open = True
+        self.is_gone = False
         loop.add_reader(control.fileno(), self._on_readable)
 
     @property
@@ -144,6 +146,7 @@ class FrameSocket:
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError:
+            self.is_gone = True
             return len(data)
 
     def _on_writable(self) -> None:
@@ -175,6 +178,7 @@ class FrameSocket:
         except ConnectionError:
             data = b""
         if not data:
+            self.is_gone = True
             self._stop_reading()
             self._handler.on_end()
             return False
