@@ -64,20 +64,34 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
-def _be_a_fork(abandon: Callable[[], None]) -> None:
-    """Make a process that the model has forked one that can be ended by SIGTERM, as pools of processes end theirs, and that
-    leaves the worker's socket alone.
+def _go_on(_number: int, _frame: object) -> None:
+    """A service manager may signal the whole group; requests in flight are answered first."""
+
+
+def _prepare_forks(abandon: Callable[[], None]) -> None:
+    """Make processes that the model forks leave the worker's socket alone, and end by SIGTERM, as pools end theirs: also by one
+    that comes while they begin. Those that run another program get the default by themselves.
     """
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    abandon()
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+
+    def begin_child() -> None:
+        if signal.getsignal(signal.SIGTERM) is _go_on:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        abandon()
+        unblock()
+
+    def block() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=begin_child)
 
 
 def _main(control_fd: int, descriptors_fd: int, parent: int, first_bytes: int, growth_bytes: int, limit_bytes: int) -> None:
     _die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A service manager may signal the whole group; requests in flight are answered first. Children that run another program get
-    # the default again by themselves, forked ones in `_be_a_fork`.
-    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
+    signal.signal(signal.SIGTERM, _go_on)
     import numpy as np  # noqa: PLC0415 — as late as possible: dying with the server comes first
 
     from naiad.memory.arena import ArenaLimits  # noqa: PLC0415
@@ -92,7 +106,7 @@ def _main(control_fd: int, descriptors_fd: int, parent: int, first_bytes: int, g
         os.set_inheritable(sock.fileno(), False)
     runtime = Runtime(control, descriptors, ArenaLimits(first_bytes, growth_bytes, limit_bytes, how_to_raise=_HOW_TO_RAISE))
     host.install(runtime)
-    os.register_at_fork(after_in_child=lambda: _be_a_fork(runtime.abandon))
+    _prepare_forks(runtime.abandon)
     runtime.say(Kind.HELLO, VERSION, {"pid": os.getpid(), "python": sys.version.split()[0], "numpy": np.__version__})
     ModelLoop(runtime).run()
 

@@ -93,6 +93,7 @@ class Runtime:
         self.is_decoupled = False
         self.version_directory = ""
         self.can_call = False
+        self._is_fork = False
         self._next_unopened = 0
         self._cancelled_early: set[int] = set()
         self._descriptors = descriptors
@@ -164,6 +165,7 @@ class Runtime:
 
     def abandon(self) -> None:
         """Be of no use in a process that the model has forked: the socket and the memory are its parent's."""
+        self._is_fork = True
         self.open = {}
         self.can_call = False
         self.channel.abandon()
@@ -232,6 +234,8 @@ class Runtime:
 
     def query(self, name: str, arguments: dict[str, Any]) -> Any:
         """See `Host.query`."""
+        if self._is_fork:
+            raise TritonModelException("a process that the model has forked can't ask the server anything")
         tail = _message_tail({"name": name, "arguments": arguments})
         question = self._next_id()
         self._answers[question] = None
