@@ -12,7 +12,7 @@ from naiad.worker.api.errors import TritonModelException
 from naiad.worker.api.request import InferenceRequest
 from naiad.worker.api.response import InferenceResponse
 from naiad.worker.batches import BlockWriter, ResultTails, as_json, received_requests
-from naiad.worker.frames import FLAG_FAILED, FLAG_RELEASED, NO_BLOCK, Frame, Kind, pack
+from naiad.worker.frames import FLAG_FAILED, FLAG_FINAL, FLAG_RELEASED, NO_BLOCK, Frame, Kind, pack
 from naiad.worker.messages import RequestMessage, ResponseMessage
 from naiad.worker.runtime import Runtime
 
@@ -39,11 +39,6 @@ class Batch:
         runtime.open_requests(frame.id, messages)
         self.requests = received_requests(frame.id, messages, self._lease.array)
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether `execute` raised or returned what it may not."""
-        return bool(self._error)
-
     def take(self, returned: Any) -> None:
         """Take what `execute` returned. Raises ContractError when it may not return that."""
         requests, self.requests = self.requests, []
@@ -69,6 +64,14 @@ class Batch:
         for index in range(len(self._messages)):
             self._runtime.open.pop(self._frame.id + index, None)
         # Last: a request that dies while it is open says that it was let go.
+        self.requests = []
+
+    def fail_open(self, text: str) -> None:
+        """The same when the batch's reply is out already: end each request that isn't ended by an error of its own."""
+        for index in range(len(self._messages)):
+            number = self._frame.id + index
+            if self._runtime.open.pop(number, None) is not None:
+                self._runtime.say(Kind.RESPONSE, number, {"error": ["INTERNAL", text]}, flags=FLAG_FINAL)
         self.requests = []
 
     def reply(self, duration_ns: int) -> bytes:

@@ -185,6 +185,7 @@ class _AsyncLoop:
         self._owner = owner
         self._runtime = runtime
         self._wake = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> Frame:
@@ -217,21 +218,30 @@ class _AsyncLoop:
             self._runtime.trim()
 
     async def _execute(self, frame: Frame) -> None:
-        owner, runtime = self._owner, self._runtime
-        batch = owner.batch(frame)
-        began_ns = time.monotonic_ns()
-        if runtime.is_decoupled:
-            # The next batch may come while this one still awaits.
-            runtime.channel.send(batch.reply(0))
+        if self._runtime.is_decoupled:
+            await self._execute_decoupled(frame)
+            return
+        # Batches may be sent ahead, but the server counts on their order, and on one that runs at a time.
+        async with self._turn:
+            batch = self._owner.batch(frame)
+            began_ns = time.monotonic_ns()
+            try:
+                await self._run_model(batch)
+            except BaseException as error:
+                batch.take_error(self._owner.text_of(error))
+            self._runtime.channel.send(batch.reply(time.monotonic_ns() - began_ns))
+
+    async def _execute_decoupled(self, frame: Frame) -> None:
+        """The next batch may come while this one still awaits: to the server it has returned at once."""
+        batch = self._owner.batch(frame)
+        self._runtime.channel.send(batch.reply(0))
         try:
-            returned = await owner.execute_method()(batch.requests)
-            batch.take(returned)
-            del returned
+            await self._run_model(batch)
         except BaseException as error:
-            batch.take_error(owner.text_of(error))
-        reply = batch.reply(time.monotonic_ns() - began_ns)
-        if not runtime.is_decoupled or batch.has_failed:
-            runtime.channel.send(reply)
+            batch.fail_open(self._owner.text_of(error))
+
+    async def _run_model(self, batch: Batch) -> None:
+        batch.take(await self._owner.execute_method()(batch.requests))
 
     async def _check_ready(self, frame: Frame) -> None:
         try:
