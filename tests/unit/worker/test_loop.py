@@ -264,25 +264,25 @@ def test_a_coroutine_function_answers_like_a_plain_one():
     assert worker.end is None
 
 
-def test_batches_of_a_coroutine_function_overlap():
-    """The first batch waits for the second one."""
+def test_batches_of_a_coroutine_function_run_one_at_a_time_in_their_order():
+    """The server sends short ones ahead, and takes them back in their order only."""
+    running = []
 
     class Model:
-        def initialize(self, args):
-            self.is_there: asyncio.Event | None = None
-
         async def execute(self, requests):
-            if self.is_there is None:
-                self.is_there = asyncio.Event()
-                await self.is_there.wait()
-            else:
-                self.is_there.set()
+            running.append(1)
+            # The longer, the earlier it came.
+            for _ in range(0 if requests[0].inputs()[0].as_numpy()[0] == 2 else 20):
+                await asyncio.sleep(0)
+            assert running == [1]
+            running.clear()
             return [echo(request) for request in requests]
 
     with running_worker(Model) as worker:
-        first, _ = worker.peer.execute(ONE)
-        second, _ = worker.peer.execute(TWO)
-        assert sorted(worker.peer.next_frame().id for _ in range(2)) == [first, second]
+        sent = [worker.peer.execute(array)[0] for array in (ONE, TWO, ONE, TWO)]
+        frames = [worker.peer.next_frame() for _ in sent]
+        answers = [(frame.id, worker.peer.said(frame)) for frame in frames]
+    assert answers == list(zip(sent, ([[2]], [[3]], [[2]], [[3]])))
 
 
 def test_batches_of_a_decoupled_coroutine_function_return_at_once():
@@ -296,18 +296,42 @@ def test_batches_of_a_decoupled_coroutine_function_return_at_once():
         assert [worker.peer.next_frame().kind for _ in range(2)] == [Kind.RETURNED, Kind.RESPONSE]
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), SystemExit("no"), KeyboardInterrupt("no"), asyncio.CancelledError("no")])
-@pytest.mark.parametrize("is_decoupled", [False, True])
-def test_whatever_a_coroutine_raises_fails_its_batch_and_no_more(error, is_decoupled):
+ERRORS = [ValueError("no"), SystemExit("no"), KeyboardInterrupt("no"), asyncio.CancelledError("no")]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+def test_whatever_a_coroutine_raises_fails_its_batch_and_no_more(error):
     class Model:
         async def execute(self, requests):
             raise error
 
-    with running_worker(Model, is_decoupled=is_decoupled) as worker:
+    with running_worker(Model) as worker:
         for _ in range(2):
             worker.peer.execute(ONE)
             failed = worker.peer.wait(lambda frame: bool(frame.flags & FLAG_FAILED))
             assert f"{type(error).__name__}: no" in json.loads(failed.tail)["error"][1]
+    assert worker.end is None
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+def test_what_a_decoupled_coroutine_raises_ends_the_requests_that_it_has_not_ended(error):
+    class Model:
+        async def execute(self, requests):
+            requests[0].get_response_sender().send(echo(requests[0]), FINAL)
+            requests[1].get_response_sender().send(echo(requests[1]))
+            raise error
+
+    with running_worker(Model, is_decoupled=True) as worker:
+        for _ in range(2):
+            first, _ = worker.peer.execute(ONE, TWO)
+            frames = [worker.peer.next_frame() for _ in range(4)]
+            assert [(frame.kind, frame.id, frame.flags & FLAG_FINAL) for frame in frames] == [
+                (Kind.RETURNED, first, 0),
+                (Kind.RESPONSE, first, FLAG_FINAL),
+                (Kind.RESPONSE, first + 1, 0),
+                (Kind.RESPONSE, first + 1, FLAG_FINAL),
+            ]
+            assert f"{type(error).__name__}: no" in json.loads(frames[-1].tail)["error"][1]
     assert worker.end is None
 
 
