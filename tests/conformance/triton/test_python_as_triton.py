@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+import requests
 from bench import servers, triton_setup
 from bench.errors import Unavailable
 from python_models.asking import ask, fits, send
+from python_models.completing import LOADED, REFUSED, write_all
 from python_models.repositories import AREAS, write_api_models
 from python_models.said import EXPECTED, SENT, TRITONS, Sent
 
@@ -51,3 +54,16 @@ def test_a_way_to_send_gives_what_the_table_holds_of_triton(triton, sent: Sent):
     assert (len(got), all(map(re.match, client, got))) == (len(client), True), got
     (told,) = send(triton, sent.model, "last")
     assert re.match(sent.told, told), told
+
+
+def test_configs_are_completed_and_refused_in_triton_too(tmp_path):
+    program = triton_setup.triton()
+    loaded, refused = write_all(tmp_path / "models", LOADED), write_all(tmp_path / "models", REFUSED)
+    launch = servers.triton_launch(program, tmp_path / "models")
+    lenient = ("--exit-on-error=false", "--strict-readiness=false")
+    with servers.serving(replace(launch, arguments=launch.arguments + lenient), tmp_path / "log") as server:
+        index = requests.post(f"http://{server.address}/v2/repository/index", timeout=5).json()
+    assert {model["name"] for model in index if model["state"] == "READY"} == set(loaded)
+    reasons = {model["name"]: model["reason"] for model in index if model["state"] != "READY"}
+    for name, completion in refused.items():
+        assert re.search(completion.error, reasons[name]), reasons[name]

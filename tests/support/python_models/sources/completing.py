@@ -95,11 +95,6 @@ def policy_with_unknown_key(config):
     return config
 
 
-def policy_without_key(config):
-    config.set_model_transaction_policy({})
-    return config
-
-
 def raises(config):
     raise ValueError("no config é")
 
