@@ -169,7 +169,7 @@ class WorkerProcess:
         try:
             return await asyncio.wait_for(answer, timeout_s)
         except asyncio.TimeoutError:
-            what = kind.name.lower()
+            what = kind.name.lower() + (", see --worker-load-timeout-secs" if kind in _LOADING else "")
             raise internal(f"{self._identity} hasn't answered within {timeout_s:g} seconds (question: {what})") from None
         finally:
             self._questions.pop(number, None)
