@@ -114,10 +114,11 @@ class Channel:
 
     def leave(self, loop: asyncio.AbstractEventLoop) -> None:
         """Take one `read_on` back."""
-        count = self._loops.pop(loop) - 1
+        # A loop that is garbage together with its coroutines has left before them.
+        count = self._loops.pop(loop, 1) - 1
         if count:
             self._loops[loop] = count
-        else:
+        elif not loop.is_closed():
             loop.remove_reader(self._sock.fileno())
 
     def _wait_for_reader(self, timeout_s: float | None) -> None:
