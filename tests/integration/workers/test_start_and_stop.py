@@ -138,10 +138,8 @@ def test_a_question_has_a_time_limit(with_worker):
     async def work(worker):
         process = await worker.start("serve(initialize=lambda f: time.sleep(0.3))", load_timeout_s=0.1)
         text = await refusal(process.ask(Kind.INITIALIZE, {}))
-        assert (
-            text
-            == "model 'scripted' (scripted_0_0) hasn't answered within 0.1 seconds (question: initialize, see --worker-load-timeout-secs)"
-        )
+        what = "(question: initialize, see --worker-load-timeout-secs)"
+        assert text == f"model 'scripted' (scripted_0_0) hasn't answered within 0.1 seconds {what}"
         assert await process.ask(Kind.CHECK_READY, {"is": "alive"}) == {"is": "alive"}
 
     with_worker(work)

@@ -90,7 +90,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "response_with_wrong_tensor": "TritonModelException: item 0 of output_tensors must be of type Tensor, not…",
         "response_of_one_tensor": "TypeError: 'Tensor' object is not iterable",
         "output_by_name": "A None",
-        "output_by_name_of_an_error": "TritonModelException: no",
+        "output_by_name_of_an_error": "None",
         "error_default_code": "no True",
         "error_codes": "[True, True, True, True, True, True, True, True]",
         "error_code_by_keyword": "True",
@@ -117,7 +117,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "is_decoupled": "False",
         "constants": "[1, 2, 1]",
         "release_constants": "[1, 2]",
-        "memory_constants": "[0, 2]",
+        "memory_constants": "[1, 0]",
         "names": "[]",
         "args": '{"model_config": "str", "model_instance_device_id": "str", "model_instance…',
         "args_values": '{"model_instance_kind": "CPU", "model_instance_device_id": "0", "model_ver…',
@@ -257,7 +257,6 @@ TRITONS: dict[str, dict[str, str | None]] = {
         "response_parameter_of_wrong_type": "TypeError: __init__…",
         "response_with_wrong_tensor": "TypeError: __init__…",
         "response_of_one_tensor": "TypeError: __init__…",
-        "output_by_name_of_an_error": "None",
     },
     "functions": {
         "numpy_type_of_an_unknown_name": "KeyError: 'TYPE_NOTHING'",
@@ -265,7 +264,6 @@ TRITONS: dict[str, dict[str, str | None]] = {
         "numpy_types_by_number": "['bool_', 'uint8', 'uint16', 'uint32', 'uint64', 'int8', 'int16', 'int32',…",
         "number_of_an_unknown_type": "None",
         "serialized_numbers": "None",
-        "memory_constants": "[1, 0]",
     },
     "control": {
         "loads": None,

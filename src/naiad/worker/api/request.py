@@ -27,9 +27,9 @@ RELEASE_RESCHEDULE = 2
 class MemoryType(IntEnum):
     """Where a called model's outputs should lie."""
 
-    TRITONSERVER_MEMORY_CPU = 0
-    TRITONSERVER_MEMORY_GPU = 2
-    DEFAULT = 3
+    TRITONSERVER_MEMORY_GPU = 0
+    TRITONSERVER_MEMORY_CPU = 1
+    DEFAULT = 2
 
 
 class PreferredMemory:

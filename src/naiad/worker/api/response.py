@@ -120,10 +120,7 @@ class ResponseIterator:
 
 
 def get_output_tensor_by_name(inference_response: InferenceResponse, name: str) -> Tensor | None:
-    """Return the output of that name, None when there is none. Raises TritonModelException with the text of a response
-    that is an error.
-    """
-    error = inference_response.error()
-    if error is not None:
-        raise TritonModelException(error.message())
+    """Return the output of that name, None when there is none or the response is an error."""
+    if inference_response.has_error():
+        return None
     return next((tensor for tensor in inference_response.output_tensors() if tensor.name() == name), None)
