@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
 import json
@@ -16,7 +17,9 @@ from worker_peer import LIMITS, MEBIBYTE, running_worker
 
 from naiad.memory.arena import ArenaLimits
 from naiad.worker import runtime as runtime_module
+from naiad.worker.api.control import is_model_ready
 from naiad.worker.api.errors import TritonModelException
+from naiad.worker.api.request import InferenceRequest
 from naiad.worker.api.response import InferenceResponse
 from naiad.worker.api.sender import FINAL
 from naiad.worker.api.tensor import Tensor
@@ -452,3 +455,83 @@ def test_output_blocks_are_the_servers_until_it_gives_them_back():
             worker.peer.release(frame)
         worker.peer.sync()
         assert worker.runtime._arena.block_count == 0
+
+
+# Everything at once.
+
+
+class Busy:
+    """A decoupled model whose threads wait for credit, for answers of other models and of the server, in plain and in async
+    code, while batches come; each request is ended when its thread is through.
+    """
+
+    def initialize(self, args):
+        self.threads = []
+
+    def execute(self, requests):
+        for request in requests:
+            kind = int(request.inputs()[0].as_numpy()[0])
+            thread = threading.Thread(target=self._run, args=(kind, request.get_response_sender()), daemon=True)
+            self.threads.append(thread)
+            thread.start()
+
+    def _run(self, kind, sender):
+        work = (self._stream, self._call, self._ask, self._call_async)[kind]
+        work(sender)
+        sender.send(response(kind), FINAL)
+
+    def _stream(self, sender):
+        for index in range(60):
+            sender.send(response(index))
+
+    def _call(self, sender):
+        for index in range(20):
+            assert called(index).exec().output_tensors()[0].as_numpy().tolist() == [index]
+
+    def _ask(self, sender):
+        for _ in range(20):
+            assert is_model_ready("other")
+
+    def _call_async(self, sender):
+        async def main():
+            for _ in range(3):
+                responses = await asyncio.gather(*[called(index).async_exec() for index in range(10)])
+                assert [item.output_tensors()[0].as_numpy().tolist() for item in responses] == [[index] for index in range(10)]
+
+        asyncio.run(main())
+
+
+def called(value: float) -> InferenceRequest:
+    return InferenceRequest(model_name="other", inputs=[Tensor("X", np.array([value], np.float32))])
+
+
+def test_no_thread_is_forgotten_when_all_wait_for_different_things():
+    with running_worker(Busy, is_decoupled=True) as worker:
+        peer = worker.peer
+        ended = 0
+        arrays = [np.array([kind], np.float32) for kind in (0, 1, 2, 3)]
+        blocks = dict(peer.execute(*arrays) for _ in range(8))
+        while ended < 32:
+            frame = peer.next_frame()
+            if frame.kind == Kind.RESPONSE:
+                assert "error" not in json.loads(frame.tail)
+                ended += frame.flags & FLAG_FINAL
+                peer.say(Kind.CREDIT, frame.id, value=1)
+            elif frame.kind == Kind.CALL:
+                message = json.loads(frame.tail)
+                value = peer.outputs(frame._replace(tail=json.dumps({"outputs": message["inputs"]}).encode()))["X"]
+                peer.respond(frame, value, flags=FLAG_FINAL)
+            elif frame.kind == Kind.QUERY:
+                peer.say(Kind.ANSWER, frame.id, {"value": True})
+            elif frame.kind == Kind.RETURNED:
+                peer.settle(frame, blocks[frame.id])
+            if frame.size:
+                peer.release(frame)
+            peer.released()
+        for thread in worker.loop.model.threads:
+            thread.join(10)
+            assert not thread.is_alive()
+        peer.sync()
+        peer.released()
+        assert (worker.runtime.open, worker.runtime._calls, worker.runtime._answers) == ({}, {}, {})
+        assert (worker.runtime._arena.block_count, peer.arena.block_count) == (0, 0)
