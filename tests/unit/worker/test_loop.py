@@ -11,6 +11,7 @@ import pytest
 from worker_peer import running_worker
 
 from naiad.worker.api.errors import TritonError
+from naiad.worker.api.request import InferenceRequest
 from naiad.worker.api.response import InferenceResponse
 from naiad.worker.api.sender import FINAL
 from naiad.worker.api.tensor import Tensor
@@ -343,6 +344,104 @@ def test_a_decorator_may_hide_a_coroutine_function():
     with running_worker(Model) as worker:
         assert worker.peer.answer(ONE) == [[2]]
         assert worker.peer.answer(TWO) == [[3]]
+
+
+def test_is_ready_is_answered_while_a_batch_awaits():
+    class Model:
+        async def execute(self, requests):
+            self.may_go = asyncio.Event()
+            await self.may_go.wait()
+            return [echo(request) for request in requests]
+
+        async def is_ready(self):
+            self.may_go.set()
+            return True
+
+    with running_worker(Model) as worker:
+        worker.peer.execute(ONE)
+        assert json.loads(worker.peer.ask(Kind.CHECK_READY).tail) == {"is_ready": True}
+        assert worker.peer.said(worker.peer.next_frame()) == [[2]]
+
+
+def call(value) -> InferenceRequest:
+    return InferenceRequest(model_name="other", inputs=[Tensor("X", value)])
+
+
+async def called_async(requests):
+    responses = await asyncio.gather(*[call(request.inputs()[0].as_numpy()).async_exec() for request in requests])
+    return [InferenceResponse([Tensor("Y", response.output_tensors()[0].as_numpy())]) for response in responses]
+
+
+class AwaitingCalls:
+    async def execute(self, requests):
+        return await called_async(requests)
+
+
+class BlockingCalls:
+    async def execute(self, requests):
+        return [
+            InferenceResponse([Tensor("Y", call(request.inputs()[0].as_numpy()).exec().output_tensors()[0].as_numpy())])
+            for request in requests
+        ]
+
+
+class LoopOfItsOwn:
+    def execute(self, requests):
+        return asyncio.run(called_async(requests))
+
+
+@pytest.mark.parametrize("model", [AwaitingCalls, BlockingCalls, LoopOfItsOwn])
+def test_other_models_can_be_called_from_every_kind_of_execute(model):
+    with running_worker(model) as worker:
+        for _ in range(3):
+            worker.peer.execute(ONE, TWO)
+            for _ in range(2):
+                frame = worker.peer.wait(Kind.CALL)
+                message = json.loads(frame.tail)
+                value = worker.peer.outputs(frame._replace(tail=json.dumps({"outputs": message["inputs"]}).encode()))["X"]
+                worker.peer.release(frame)
+                worker.peer.respond(frame, value * 10, flags=FLAG_FINAL)
+                worker.peer.released()
+            assert worker.peer.said(worker.peer.next_frame()) == [[10], [20]]
+
+
+def test_the_inputs_of_a_batch_that_returned_at_once_live_as_long_as_it():
+    """A decoupled coroutine's block is in use after its RETURNED, and released once."""
+
+    class Model:
+        async def execute(self, requests):
+            self.may_go = asyncio.Event()
+            await self.may_go.wait()
+            for request in requests:
+                request.get_response_sender().send(echo(request), FINAL)
+
+        async def is_ready(self):
+            self.may_go.set()
+            return True
+
+    with running_worker(Model, is_decoupled=True) as worker:
+        _, block = worker.peer.execute(ONE, TWO)
+        assert not worker.peer.settle(worker.peer.wait(Kind.RETURNED), block)
+        assert worker.peer.released() == []
+        worker.peer.sync()
+        worker.peer.wait_released(block)
+        assert [worker.peer.outputs(worker.peer.wait(Kind.RESPONSE))["Y"].tolist() for _ in range(2)] == [[2], [3]]
+
+
+def test_a_finalize_while_a_stream_awaits_gives_the_stream_up():
+    class Model:
+        async def execute(self, requests):
+            await asyncio.Event().wait()
+
+    with running_worker(Model, is_decoupled=True) as worker:
+        first, _ = worker.peer.execute(ONE)
+        worker.peer.wait(Kind.RETURNED)
+        assert worker.peer.ask(Kind.FINALIZE).kind == Kind.DONE
+        ended = worker.peer.wait(Kind.RESPONSE)
+        assert (ended.id, ended.flags) == (first, FLAG_FINAL)
+        assert "CancelledError" in ended.tail.decode()
+        worker.join()
+    assert worker.end is None
 
 
 def test_finalize_of_an_async_model_may_run_a_loop_of_its_own():
