@@ -70,7 +70,7 @@ def check_memory(server: ServerProcess, ways: tuple[str, ...], warm_up: int, cou
 
 
 def test_errors_in_calls_reach_the_client_and_leave_no_memory(server):
-    check_memory(server, WAYS, 60, 200)
+    check_memory(server, WAYS, 40, 100)
 
 
 @pytest.mark.soak

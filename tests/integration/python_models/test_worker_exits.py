@@ -123,11 +123,11 @@ def test_deaths_in_a_row_make_growing_pauses_others_are_served_and_no_zombie_sta
 def test_a_good_batch_resets_the_pause(tmp_path, serve):
     """So requests wait for the next worker each time; for one that starts in more than a second they wouldn't."""
     write_python_model(tmp_path / "models", "fragile", FRAGILE)
-    server = serve(tmp_path / "models", "--worker-restart-delay-secs=0.4")
-    for _ in range(4):
+    server = serve(tmp_path / "models", "--worker-restart-delay-secs=0.6")
+    for _ in range(2):
         ask(server, "fragile", x(666))
         assert ask(server, "fragile", x(1)) == (200, {"Y": [1]})
-    for _ in range(3):
+    for _ in range(2):
         ask(server, "fragile", x(666))
     assert ask(server, "fragile", x(1))[0] == 503
 
