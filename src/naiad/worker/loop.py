@@ -153,7 +153,7 @@ class ModelLoop:
         batch = self.batch(frame)
         began_ns = ended_ns = time.monotonic_ns()
         try:
-            returned = self.execute_method()(batch.requests)
+            returned = self.execute_method()(list(batch.requests))
             if inspect.iscoroutine(returned):  # A decorator may hide that `execute` is a coroutine function.
                 returned = asyncio.run(returned)
             ended_ns = time.monotonic_ns()
@@ -241,7 +241,7 @@ class _AsyncLoop:
             batch.fail_open(self._owner.text_of(error))
 
     async def _run_model(self, batch: Batch) -> None:
-        batch.take(await self._owner.execute_method()(batch.requests))
+        batch.take(await self._owner.execute_method()(list(batch.requests)))
 
     async def _check_ready(self, frame: Frame) -> None:
         try:

@@ -69,6 +69,28 @@ def test_what_execute_may_not_return_fails_the_whole_batch(returned, text):
     assert text in said[0]
 
 
+def test_a_model_may_take_the_requests_out_of_its_list():
+    def execute(requests):
+        return [echo(requests.pop(0)) for _ in range(len(requests))]
+
+    assert run(execute, ONE, TWO) == [[2], [3]]
+
+
+def test_what_a_model_does_to_the_parameters_of_a_request_stays_in_that_request():
+    class Model:
+        def execute(self, requests):
+            parameters = requests[0].parameters_dict()
+            parameters["count"] = parameters["count"] + 1
+            return [InferenceResponse([Tensor("Y", np.array([parameters["count"]], np.float32))])]
+
+    with running_worker(Model) as worker:
+        block = worker.peer.place(ONE, names="X")
+        for request_id in (1, 2):
+            messages = [{"inputs": block[0], "outputs": ["Y"], "parameters": {"count": 1}}]
+            worker.peer.say(Kind.EXECUTE, request_id, messages, block=block[1])
+            assert worker.peer.said(worker.peer.next_frame()) == [[2]]
+
+
 def test_none_without_a_sender_fails_that_request_only():
     said = run(lambda requests: [None, echo(requests[1])], ONE, TWO)
     assert "returned None for this request" in said[0]

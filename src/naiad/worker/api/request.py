@@ -165,8 +165,8 @@ class InferenceRequest:
         return json.dumps(self.parameters_dict())
 
     def parameters_dict(self) -> dict[str, Parameter]:
-        """Return the custom parameters, to be read only."""
-        return self._fields.get("parameters", {})
+        """Return a copy of the custom parameters: like requests share theirs."""
+        return dict(self._fields.get("parameters", ()))
 
     def requested_output_names(self) -> list[str]:
         """Return the names of the outputs that the client wants, in its order."""
