@@ -42,10 +42,12 @@ class SupervisorHooks:
 
 
 class Supervisor:
-    """See the module. `worker` is None while there is none."""
+    """See the module. `worker` is None while there is none. `is_due`: it is to be replaced once nothing runs in it."""
 
     def __init__(self, plan: InstancePlan, context: ProcessContext, hooks: SupervisorHooks) -> None:
         self.worker: StartedWorker | None = None
+        self.is_due = False
+        self._leaving: StartedWorker | None = None
         self._plan = plan
         self._context = context
         self._hooks = hooks
@@ -85,9 +87,35 @@ class Supervisor:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
+        if self._leaving is not None:
+            await self._leaving.process.stop(timeout_s)
         await self._end_worker(timeout_s)
 
+    def replace_due(self) -> None:
+        """Replace the worker if that is due and nothing runs in it; what it holds at that time counts."""
+        if not self.is_due or not self._hooks.is_idle():
+            return
+        self.is_due = False
+        held, limit = self.resident_bytes(), self._context.limits.memory_bytes
+        if held > limit:
+            self.replace(f"it holds {held} bytes of memory, its limit is {limit}")
+
+    def replace(self, why: str) -> None:
+        """Replace the worker, in which nothing runs; `why` completes "is replaced: …"."""
+        worker = self.worker
+        if worker is None or self._is_closing:
+            return
+        text = f"the worker of '{self._plan.name}' is replaced: {why}"
+        _log.warning("%s", text)
+        self._context.owner.restart_counts["memory_limit"] += 1
+        self.worker, self._leaving = None, worker
+        # What it still says concerns no request.
+        worker.process.hooks = WorkerHooks(worker.queries.take)
+        self._hooks.on_death(Death("memory_limit", text), False)
+        self._task = self._context.host.loop.create_task(self._replace(worker))
+
     def _on_death(self, death: Death) -> None:
+        self.is_due = False
         _log.error("%s", death.headline)
         self._context.owner.restart_counts[death.reason] += 1
         worker, self.worker = self.worker, None
@@ -122,6 +150,8 @@ class Supervisor:
         return await initialize(imported, plan, self._plan)
 
     def _look_later(self) -> None:
+        if self._look_timer is not None:
+            self._look_timer.cancel()
         self._look_timer = self._context.host.loop.call_later(_LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
@@ -130,24 +160,16 @@ class Supervisor:
         if worker is None or self._is_closing:
             return
         worker.process.trim()
-        limit = self._context.limits.memory_bytes
-        if limit and self._hooks.is_idle():
-            held = worker.process.resident_bytes() or 0
-            if held > limit:
-                self._task = self._context.host.loop.create_task(self._replace(held, limit))
-                return
         self._look_later()
+        limit = self._context.limits.memory_bytes
+        if limit and self.resident_bytes() > limit:
+            self.is_due = True
+            self.replace_due()
 
-    async def _replace(self, held: int, limit: int) -> None:
-        """Replace a worker that holds too much; between batches, so that nobody's request is lost."""
-        text = f"the worker of '{self._plan.name}' is replaced: it holds {held} bytes of memory, its limit is {limit}"
-        _log.warning("%s", text)
-        self._context.owner.restart_counts["memory_limit"] += 1
-        worker, self.worker = self.worker, None
-        self._hooks.on_death(Death("memory_limit", text), False)
-        if worker is not None:
-            worker.queries.close()
-            await worker.process.stop(self._context.host.settings.stop_timeout_s)
+    async def _replace(self, worker: StartedWorker) -> None:
+        await worker.process.stop(self._context.host.settings.stop_timeout_s)
+        worker.queries.close()
+        self._leaving = None
         await self._start(0)
 
     async def _end_worker(self, timeout_s: float) -> None:
