@@ -21,7 +21,7 @@ from server_process import ServerProcess
 from waiting import wait_until
 
 TIMEOUT_S = 15
-SHARED_MEMORY = Path("/dev/shm")
+SHARED = ("/memfd:", "/dev/shm/")
 READY_GAUGES = ("nv_inference_pending_request_count", "naiad_running_requests")
 
 
@@ -38,13 +38,12 @@ def write_fragile_stream(repository: Path, name: str = "stream") -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a server holds for its workers besides its own: what must be the same after any number of deaths."""
+    """What a server holds. Shared memory, as descriptors or mapped, is counted apart: a worker gets it when it needs it."""
 
     descriptors: int
     children: int
     threads: int
-    mapped_memory: int
-    files_in_shm: int
+    shared_memory: int
 
 
 class Fragile:
@@ -146,9 +145,19 @@ def workers(server: ServerProcess) -> list[tuple[int, str]]:
 def left(server: ServerProcess) -> Left:
     """Return what the server holds now."""
     process = psutil.Process(server.pid)
-    mapped = Path(f"/proc/{server.pid}/maps").read_text().count("/memfd:")
-    shared = len(list(SHARED_MEMORY.iterdir())) if SHARED_MEMORY.is_dir() else 0
-    return Left(process.num_fds(), len(process.children(recursive=True)), process.num_threads(), mapped, shared)
+    files = [opened for entry in Path(f"/proc/{server.pid}/fd").iterdir() if (opened := target(entry))]
+    descriptors = sum(not name.startswith(SHARED) for name in files)
+    maps = Path(f"/proc/{server.pid}/maps").read_text()
+    shared = len(files) - descriptors + sum(maps.count(start) for start in SHARED)
+    return Left(descriptors, len(process.children(recursive=True)), process.num_threads(), shared)
+
+
+def target(descriptor: Path) -> str:
+    """Return what a descriptor in /proc leads to, "" when it was closed meanwhile."""
+    try:
+        return str(descriptor.readlink())
+    except FileNotFoundError:
+        return ""
 
 
 @contextmanager

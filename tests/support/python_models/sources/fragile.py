@@ -77,7 +77,7 @@ class TritonPythonModel:
         main = threading.main_thread().ident
 
         def watch():
-            while not os.path.basename(sys._current_frames()[main].f_code.co_filename).startswith("channel"):
+            while Path(sys._current_frames()[main].f_code.co_filename).name != "channel.py":
                 time.sleep(0)
             os.kill(os.getpid(), signal.SIGKILL)
 
