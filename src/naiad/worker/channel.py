@@ -42,6 +42,9 @@ class Channel:
         self._frames = FrameReader()
         # A new buffer of that size each time would come from the system and go back to it.
         self._received = memoryview(bytearray(_RECEIVE_BYTES))
+        # Not `select`, which can't take a descriptor above 1023, as those of a large server are.
+        self._poller = select.poll()
+        self._poller.register(sock, select.POLLIN)
         self._has_reader = False
         self._waiters = 0
         self._send_lock = threading.Lock()
@@ -134,7 +137,7 @@ class Channel:
         self.mutex.release()
         data = None
         try:
-            if timeout_s is None or select.select([self._sock], [], [], timeout_s)[0]:
+            if timeout_s is None or self._poller.poll(timeout_s * 1000):
                 data = self._receive(0)
         finally:
             self.mutex.acquire()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gc
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -123,6 +125,24 @@ def test_a_wait_ends_when_its_time_is_up_and_loses_nothing(ends):
     ends.tell(1, 2)
     assert ends.wait(2, 0.01) is True
     assert ends.came == [1, 2]
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Let this process have more than 1,024 open files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_wait_with_a_limit_works_on_a_socket_of_any_number(many_files):
+    near, far = socket.socketpair()
+    with near, far, socket.socket(fileno=fcntl.fcntl(near, fcntl.F_DUPFD_CLOEXEC, 1500)) as high:
+        ends = Ends(high, far)
+        assert ends.wait(1, 0.01) is False
+        ends.tell(1)
+        assert ends.wait(1, 10) is True
 
 
 def test_a_wait_whose_time_is_up_leaves_the_reading_to_others(ends):
