@@ -14,10 +14,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
+import orjson
+
 from naiad.config.plan import InstancePlan
-from naiad.errors import InferenceServerError, unavailable
+from naiad.errors import InferenceServerError, invalid_argument, unavailable
 from naiad.execution.process.calls import NestedCalls
-from naiad.execution.process.codec.decode import backend_error, model_error, parse
+from naiad.execution.process.codec.decode import backend_error, failure
 from naiad.execution.process.codec.encode import BlockLayout
 from naiad.execution.process.codec.outputs import WorkerOutputs
 from naiad.execution.process.context import ProcessContext
@@ -69,6 +71,7 @@ class ProcessInstance:
         self.name = plan.name
         self.on_open_zero: Callable[[], None] = lambda: None
         self._context = context
+        self._model = context.plan.name
         self._owner = context.owner
         self._process: WorkerProcess | None = None
         self._outputs: WorkerOutputs | None = None
@@ -76,7 +79,7 @@ class ProcessInstance:
         self._waiting: deque[_Work] = deque()
         self._running: deque[_Work] = deque()
         self._copying: _Work | None = None
-        self._closed: InferenceServerError | None = None
+        self._is_pumping = False
         self._next_id = 1
         self._not_given_back = 0
         self._execution_ns = 0
@@ -84,7 +87,7 @@ class ProcessInstance:
         active = [made for made in context.plan.instances if not made.is_passive]
         self._is_sole = len(active) == 1 and context.plan.dynamic_batching is None
         self._readiness: asyncio.Task[bool] | None = None
-        self._open = OpenRequests(context.decoder, context.statistics, self, self._on_request_end)
+        self._open = OpenRequests(context.decoder, context.statistics, self, self._on_request_end, self._on_cancel)
         self._watchdog = Watchdog(context.host.loop, context.limits, self._on_hang)
         self._supervisor = Supervisor(
             plan,
@@ -94,7 +97,7 @@ class ProcessInstance:
 
     def adopt(self, started: StartedWorker) -> None:
         """Take the worker that was started when the model was loaded."""
-        self._context.host.waits.add(self._context.plan.name, self)
+        self._context.host.waits.add(self._model, self)
         self._supervisor.adopt(started)
 
     # See `Instance`.
@@ -108,8 +111,8 @@ class ProcessInstance:
     def open_count(self) -> int:
         """See `Instance.open_count`."""
         scheduled = {number for work in self._running if not work.is_given_back for number in _ids(work)}
-        waiting = sum(len(work.requests) for work in self._waiting if work.is_given_back)
-        return self._open.unended_count(scheduled) + waiting
+        unsent = [request for work in self._unsent() if work.is_given_back for request in work.requests]
+        return self._open.unended_count(scheduled) + sum(not request.responder.has_ended for request in unsent)
 
     def submit(self, batch: Batch, on_done: OnDone) -> None:
         """See `Instance.submit`."""
@@ -151,12 +154,14 @@ class ProcessInstance:
     async def close(self, *, is_hurried: bool = False) -> None:
         """Let the model finalize and end the worker, or kill it at once. What it still held fails."""
         self._watchdog.close()
-        self._context.host.waits.remove(self._context.plan.name, self)
+        self._context.host.waits.remove(self._model, self)
         await self._supervisor.close(0 if is_hurried else self._context.host.settings.stop_timeout_s)
         self._process = None
-        self._closed = unavailable(f"model '{self._context.plan.name}' was unloaded")
-        self._lose(self._closed, may_retry=False)
-        self._fail_waiting(self._closed)
+        if self._calls is not None:
+            self._calls.cancel_all()
+        error = unavailable(f"model '{self._model}' was unloaded")
+        self._lose(error, may_retry=False)
+        self._fail_waiting(error)
 
     def send_later(self, frame: bytes) -> None:
         """See `FrameSender`."""
@@ -166,10 +171,25 @@ class ProcessInstance:
     # To the worker.
 
     def _pump(self) -> None:
-        """Send what waits, as far as the worker is there and has room."""
-        process, waiting = self._process, self._waiting
+        """Send what waits, as far as the worker is there and has room. What is submitted meanwhile goes after it."""
+        process = self._process
+        if process is None or self._is_pumping:
+            return
+        self._is_pumping = True
+        try:
+            frames = self._encode_waiting(process)
+        finally:
+            self._is_pumping = False
+        if frames:
+            self._send(process, frames)
+            if self._not_given_back:
+                self._take_more()
+
+    def _encode_waiting(self, process: WorkerProcess) -> list[bytes]:
+        """Return the frames of the batches that are running from now on."""
+        waiting = self._waiting
         frames: list[bytes] = []
-        while waiting and process is not None and process.takes_work and self._copying is None:
+        while waiting and process.takes_work and self._copying is None and not self._is_paused():
             work = waiting[0]
             if not self._prepare(work):
                 continue
@@ -178,16 +198,25 @@ class ProcessInstance:
             except ArenaFull as full:
                 if self._running and not full.is_hopeless:
                     break  # Memory comes free with what runs.
+                if self._is_idle() and not full.is_hopeless:
+                    self._supervisor.replace(f"its model keeps the inputs of requests that it has answered: {full}")
+                    break
                 waiting.popleft()
-                self._refuse(work, full)
+                self._refuse(work, unavailable(f"the inputs of this batch of model '{self._model}' don't fit: {full}"))
+                continue
+            except OSError as error:
+                waiting.popleft()
+                text = f"the system gives no memory for the inputs of this batch of model '{self._model}': {error.strerror}"
+                self._refuse(work, unavailable(text))
+                continue
+            except orjson.JSONEncodeError as error:
+                waiting.popleft()
+                self._refuse(work, invalid_argument(f"this batch of model '{self._model}' can't be passed on: {error}"))
                 continue
             waiting.popleft()
             if frame is not None:
                 frames.append(frame)
-        if frames and process is not None:
-            self._send(process, frames)
-            if self._not_given_back:
-                self._take_more()
+        return frames
 
     def _send(self, process: WorkerProcess, frames: list[bytes]) -> None:
         """Send the frames of the last batches in `_running`; those that can't have arrived wait for the next worker."""
@@ -204,6 +233,12 @@ class ProcessInstance:
         if not self._running:
             self._watchdog.stop()
 
+    def _is_paused(self) -> bool:
+        """Return whether the worker gets nothing more before it is replaced. Requests whose `execute` has returned may be open
+        for ever: they put that off.
+        """
+        return self._supervisor.is_due and len(self._open) <= sum(len(work.requests) for work in self._running)
+
     def _take_more(self) -> None:
         """Ask for more while short batches are still running, so that neither side waits for the other."""
         if not self._is_sole or len(self._running) > _LOW_WATER or not 0 < self._execution_ns < _SHORT_EXECUTION_NS:
@@ -219,9 +254,9 @@ class ProcessInstance:
             on_done(self)
 
     def _prepare(self, work: _Work) -> bool:
-        """Leave out requests that were cancelled while they waited; return whether any is left."""
-        if [request for request in work.requests if request.is_cancelled]:
-            work.requests = [request for request in work.requests if not request.is_cancelled]
+        """Leave out requests that have ended while they waited; return whether any is left."""
+        if [request for request in work.requests if request.responder.has_ended]:
+            work.requests = [request for request in work.requests if not request.responder.has_ended]
         if not work.requests:
             self._waiting.popleft()
             self._finish(work)
@@ -251,8 +286,7 @@ class ProcessInstance:
                 self._send(process, [self._started(work, tail)])
             else:
                 self._waiting.appendleft(work)  # The worker has died meanwhile.
-                if self._closed is not None:
-                    self._fail_waiting(self._closed)
+                self._prepare(work)
             self._pump()
 
         return send
@@ -263,15 +297,14 @@ class ProcessInstance:
         self._next_id += len(work.requests)
         work.gather_ns = _now_ns() - work.started_ns
         for number, request in enumerate(work.requests, work.first_id):
-            self._open.add(number, request)
+            self._open.add(number, request, work.is_retry)
         if self._watchdog.has_limit and not self._running:
             self._watchdog.start(work.requests)
         self._running.append(work)
         self._not_given_back += not work.is_given_back
         return pack_execute(work.first_id, tail, work.block)
 
-    def _refuse(self, work: _Work, full: ArenaFull) -> None:
-        error = unavailable(f"the inputs of this batch of model '{self._context.plan.name}' don't fit: {full}")
+    def _refuse(self, work: _Work, error: InferenceServerError) -> None:
         for request in work.requests:
             request.responder.fail(error)
         self._finish(work)
@@ -292,8 +325,18 @@ class ProcessInstance:
                 worker.queries.take(frame)
 
     def _take_result(self, frame: Frame) -> None:
-        assert self._outputs is not None
         work = self._end_running(frame)
+        try:
+            self._answer(work, frame)
+        except (BrokenWorkerError, ValueError):
+            self._running.appendleft(work)  # It ends with the worker.
+            raise
+        self._supervisor.prove()
+        self._finish(work)
+
+    def _answer(self, work: _Work, frame: Frame) -> None:
+        """Pass the responses of a batch on."""
+        assert self._outputs is not None
         data, lease = self._outputs.borrow(frame)
         decoder, began_ns, succeeded = self._context.decoder, _now_ns(), 0
         responses = decoder.read_batch(frame.tail)
@@ -302,10 +345,12 @@ class ProcessInstance:
         for number, known in enumerate(responses, work.first_id):
             if known.is_none:
                 continue
-            request = self._open.pop(number)
-            if request is None or request.responder.has_ended:
+            request = self._open.get(number)
+            if request is None:
                 continue
+            # An ended one's too: what isn't well is a fault of the worker, whoever sees it.
             response = decoder.response(known, request, data)
+            self._open.pop(number)
             if isinstance(response, InferenceServerError):
                 request.responder.fail(response)
             else:
@@ -315,13 +360,11 @@ class ProcessInstance:
         del data
         self._outputs.settle(frame, lease)
         self._record(work, succeeded, frame.value, _now_ns() - began_ns)
-        self._supervisor.prove()
-        self._finish(work)
 
     def _take_returned(self, frame: Frame) -> None:
+        error = failure(frame.tail) if frame.flags & FLAG_FAILED else None
         work = self._end_running(frame)
-        if frame.flags & FLAG_FAILED:
-            error = model_error(parse(frame.tail)["error"])
+        if error is not None:
             for number in _ids(work):
                 request = self._open.pop(number)
                 if request is not None:
@@ -343,9 +386,10 @@ class ProcessInstance:
         """Return the batch that `execute` has returned of; the next one is running from now on."""
         if not self._running or self._running[0].first_id != frame.id:
             raise BrokenWorkerError(f"batch {frame.id} has ended, which isn't the one that ran")
-        work = self._running.popleft()
+        work = self._running[0]
         if frame.flags & FLAG_RELEASED and self._process is not None:
             self._process.arena.release(work.block.segment, work.block.offset)
+        self._running.popleft()
         self._not_given_back -= not work.is_given_back
         if self._watchdog.has_limit:
             self._watch_next()
@@ -380,8 +424,19 @@ class ProcessInstance:
     def _on_request_end(self) -> None:
         if self._calls:
             self._context.host.loop.call_soon(self._calls.caller_cancelled)
-        if not (self._running or self._waiting):
+        if self._supervisor.is_due:
+            self._supervisor.replace_due()
+            self._pump()
+        if not (self._running or self._waiting or self._copying):
             self.on_open_zero()
+
+    def _on_cancel(self) -> None:
+        """A request is being cancelled: it has ended when the loop's turn has."""
+        self._context.host.loop.call_soon(self._on_request_end)
+
+    def _unsent(self) -> list[_Work]:
+        """Return the batches that the worker hasn't got."""
+        return [*self._waiting] if self._copying is None else [self._copying, *self._waiting]
 
     # Death and return.
 
@@ -409,32 +464,30 @@ class ProcessInstance:
         """The worker is gone: fail what it had begun, keep what it hadn't, and give the runs back to the scheduler."""
         running, self._running = list(self._running), deque()
         self._not_given_back = 0
-        done = [work.on_done for work in (*running, *self._waiting) if work.on_done is not None]
-        for work in (*running, *self._waiting):
+        done = [work.on_done for work in (*running, *self._unsent()) if work.on_done is not None]
+        for work in (*running, *self._unsent()):
             work.on_done = None
             work.is_given_back = True
-        again = self._retried_work(running[0], error) if may_retry and running else []
         rest = [_Work(self._reclaim(work), None, True, work.is_retry) for work in running[1:]]
+        again = self._retried_work(error) if may_retry else []
         self._waiting.extendleft(reversed(again + rest))
         self._open.fail_all(error)
         for on_done in done:
             on_done(self)
         self._on_request_end()
 
-    def _retried_work(self, begun: _Work, error: InferenceServerError) -> list[_Work]:
-        """Return the requests of the batch that was running, each alone. One that had its retry has ended two workers: it is
-        refused for good. One that had a response is left to fail.
+    def _retried_work(self, error: InferenceServerError) -> list[_Work]:
+        """Return the requests that the worker had begun and not responded to, each alone. One that had its retry has ended two
+        workers: it is refused for good.
         """
-        if not begun.is_retry:
-            unanswered = [number for number in _ids(begun) if not self._open.sent_count(number)]
-            requests = [request for number in unanswered if (request := self._open.pop(number)) is not None]
-            return [_Work([request], None, True, True) for request in requests]
-        poison = self._open.pop(begun.first_id)
-        if poison is not None:
-            self._owner.poison_count += 1
-            text = f"the request is refused, since a worker ended each of the two times that it ran: {error.message}"
-            poison.responder.fail(backend_error(unavailable(text)))
-        return []
+        again = []
+        text = f"the request is refused, since a worker ended each of the two times that it ran: {error.message}"
+        for request, is_retry in self._open.take_unanswered():
+            if not is_retry:
+                again.append(_Work([request], None, True, True))
+            elif request.responder.fail(backend_error(unavailable(text))):
+                self._owner.poison_count += 1
+        return again
 
     def _reclaim(self, work: _Work) -> list[InferRequest]:
         """Return the requests of a batch that the worker had not begun."""
@@ -446,8 +499,10 @@ class ProcessInstance:
         self._fail_waiting(backend_error(unavailable(error.message)))
 
     def _fail_waiting(self, error: InferenceServerError) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        for work in waiting:
+        """End what no worker has got; what a thread still copies is left out when it is through."""
+        unsent = self._unsent()
+        self._waiting.clear()
+        for work in unsent:
             for request in work.requests:
                 request.responder.fail(error)
         self._on_request_end()
@@ -457,7 +512,7 @@ class ProcessInstance:
             self._process.kill("hang", f"execute didn't return within its limit of {limit_s:g} seconds")
 
     def _is_idle(self) -> bool:
-        return not (self._running or self._waiting or len(self._open) or self._copying)
+        return not (self._running or len(self._open) or self._copying)
 
     def _callers(self, named: int) -> list[InferRequest]:
         """Return the request with id `named` when the model named it, otherwise those that are running."""

@@ -11,7 +11,8 @@ from functools import partial
 from typing import Protocol
 
 from naiad.errors import InferenceServerError, internal
-from naiad.execution.process.codec.decode import Buffer, ResponseDecoder, backend_error
+from naiad.execution.process.codec.decode import Buffer, KnownResponse, ResponseDecoder, backend_error
+from naiad.execution.process.life.death import BrokenWorkerError
 from naiad.observability.statistics import ModelStatistics
 from naiad.request.request import InferRequest
 from naiad.worker.frames import FLAG_FINAL, Frame, Kind, pack
@@ -28,35 +29,46 @@ class FrameSender(Protocol):
 
 
 class _Open:
-    """A request in the worker. `sent` counts its responses, `uncredited` those whose credit isn't given back yet."""
+    """A request in the worker, for the second time if `is_retry`. `sent` counts its responses, `uncredited` those whose credit
+    isn't given back yet.
+    """
 
-    __slots__ = ("request", "sent", "since_ns", "uncredited")
+    __slots__ = ("is_retry", "request", "sent", "since_ns", "uncredited")
 
-    def __init__(self, request: InferRequest) -> None:
+    def __init__(self, request: InferRequest, is_retry: bool) -> None:
         self.request = request
+        self.is_retry = is_retry
         self.sent = 0
         self.uncredited = 0
         self.since_ns = 0
 
 
 class OpenRequests:
-    """See the module. `on_end` is called when a request has ended by its last response or its cancellation."""
+    """See the module. `on_end` is called when a request has ended by its last response, `on_cancel` when one is about to end by
+    its cancellation.
+    """
 
     def __init__(
-        self, decoder: ResponseDecoder, statistics: ModelStatistics, sender: FrameSender, on_end: Callable[[], None]
+        self,
+        decoder: ResponseDecoder,
+        statistics: ModelStatistics,
+        sender: FrameSender,
+        on_end: Callable[[], None],
+        on_cancel: Callable[[], None],
     ) -> None:
         self._decoder = decoder
         self._statistics = statistics
         self._sender = sender
         self._on_end = on_end
+        self._on_cancel = on_cancel
         self._open: dict[int, _Open] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, request_id: int, request: InferRequest) -> None:
-        """Take a request that is being sent to the worker."""
-        self._open[request_id] = _Open(request)
+    def add(self, request_id: int, request: InferRequest, is_retry: bool = False) -> None:
+        """Take a request that is being sent to the worker, for the second time if `is_retry`."""
+        self._open[request_id] = _Open(request, is_retry)
         request.on_cancel = self._cancel
 
     def get(self, request_id: int) -> InferRequest | None:
@@ -64,10 +76,12 @@ class OpenRequests:
         entry = self._open.get(request_id)
         return None if entry is None else entry.request
 
-    def sent_count(self, request_id: int) -> int:
-        """Return how many responses the request has had."""
-        entry = self._open.get(request_id)
-        return 0 if entry is None else entry.sent
+    def take_unanswered(self) -> list[tuple[InferRequest, bool]]:
+        """Return the requests without any response, and whether each is a retry; they are held no longer."""
+        unanswered = [(number, entry) for number, entry in self._open.items() if not entry.sent]
+        for number, _ in unanswered:
+            self.pop(number)
+        return [(entry.request, entry.is_retry) for _, entry in unanswered]
 
     def pop(self, request_id: int) -> InferRequest | None:
         """Return the request and hold it no longer, for who answers it otherwise."""
@@ -88,23 +102,13 @@ class OpenRequests:
         if entry is None:
             return
         is_final = bool(frame.flags & FLAG_FINAL)
-        if is_final:
-            self._open.pop(frame.id)
-            entry.request.on_cancel = None
-        responder = entry.request.responder
-        began_ns = time.monotonic_ns()
-        if not frame.tail:
-            self._end_without(entry)
+        if not (is_final or (frame.tail and self._decoder.is_decoupled)):
+            raise BrokenWorkerError(f"a response to request {frame.id} is neither its last one nor one of a stream")
+        if frame.tail:
+            self._respond(frame.id, entry, self._decoder.read_one(frame.tail), data, is_final=is_final)
         else:
-            response = self._decoder.response(self._decoder.read_one(frame.tail), entry.request, data)
-            index = entry.sent
-            entry.sent += 1
-            if isinstance(response, InferenceServerError):
-                # An error ends the request for its client, whatever the model says after it.
-                responder.fail(response)
-            else:
-                responder.send(response, is_final)
-            self._count(entry, index, isinstance(response, InferenceServerError), began_ns)
+            self.pop(frame.id)
+            self._end_without(entry)
         if is_final:
             self._on_end()
         else:
@@ -118,20 +122,42 @@ class OpenRequests:
         for entry in entries.values():
             entry.request.responder.fail(error)
 
+    def _respond(self, request_id: int, entry: _Open, known: KnownResponse, data: Buffer, *, is_final: bool) -> None:
+        began_ns = time.monotonic_ns()
+        response = self._decoder.response(known, entry.request, data)
+        if is_final:
+            self.pop(request_id)
+        responder = entry.request.responder
+        is_error = isinstance(response, InferenceServerError)
+        if isinstance(response, InferenceServerError):
+            # It ends the request for its client, whatever the model says after it.
+            is_wanted = responder.fail(response)
+        else:
+            is_wanted = responder.send(response, is_final)
+        entry.sent += 1
+        if self._decoder.is_decoupled:
+            self._count(entry, began_ns, is_error=is_error, is_wanted=is_wanted)
+
+    def _count(self, entry: _Open, began_ns: int, *, is_error: bool, is_wanted: bool) -> None:
+        index, infer_ns, ended_ns = entry.sent - 1, _infer_ns(entry, began_ns), time.monotonic_ns()
+        if is_wanted:
+            self._statistics.record_response(index, not is_error, infer_ns, ended_ns - began_ns)
+        else:
+            self._statistics.record_cancelled_response(index, infer_ns)
+        entry.since_ns = ended_ns
+
     def _end_without(self, entry: _Open) -> None:
         """The worker ended the request without a further response."""
-        if not entry.sent and not self._decoder.is_decoupled:
-            entry.request.responder.fail(backend_error(internal("the model ended the request without a response")))
-            return
-        if entry.request.responder.send(None, is_final=True):
-            self._statistics.record_empty_response(entry.sent)
-
-    def _count(self, entry: _Open, index: int, has_failed: bool, began_ns: int) -> None:
+        request = entry.request
         if not self._decoder.is_decoupled:
+            request.responder.fail(backend_error(internal("the model ended the request without a response")))
             return
-        since_ns = entry.since_ns or entry.request.enqueued_ns
-        self._statistics.record_response(index, not has_failed, began_ns - since_ns, time.monotonic_ns() - began_ns)
-        entry.since_ns = time.monotonic_ns()
+        infer_ns = _infer_ns(entry, time.monotonic_ns())
+        if request.responder.send(None, is_final=True):
+            self._statistics.record_empty_response(entry.sent, infer_ns)
+        elif request.is_cancelled:
+            # The worker keeps to itself what the model sends after that.
+            self._statistics.record_cancelled_response(entry.sent, infer_ns)
 
     def _give_credit(self, request_id: int, entry: _Open) -> None:
         entry.uncredited += 1
@@ -151,4 +177,9 @@ class OpenRequests:
                 self._sender.send_later(pack(Kind.CANCEL, number))
                 break
         # `InferRequest.cancel` ends the request right after this.
-        self._on_end()
+        self._on_cancel()
+
+
+def _infer_ns(entry: _Open, now_ns: int) -> int:
+    """Return how long the model took until now, from the response before or the request's arrival."""
+    return now_ns - (entry.since_ns or entry.request.enqueued_ns)

@@ -6,7 +6,6 @@ Owns that layout on the server's side, and that nothing a worker says is believe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ Buffer = bytes | Array
 
 _MAX_KNOWN = 256
 _MAX_KNOWN_BYTES = 4096
+_SCALARS = frozenset((str, int, bool, float))
 
 
 class KnownResponse:
@@ -95,7 +95,7 @@ class ResponseDecoder:
         return InferResponse(self._model, self._version, request.id, outputs, known.message.get("parameters") or {})
 
     def _learn(self, tail: bytes, messages: Any) -> list[KnownResponse]:
-        if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        if not isinstance(messages, list) or not messages or not all(_is_response(message) for message in messages):
             raise BrokenWorkerError(f"responses can't be read: {messages!r:.200}")
         known = [KnownResponse(message) for message in messages]
         if len(tail) <= _MAX_KNOWN_BYTES:
@@ -133,6 +133,14 @@ class ResponseDecoder:
         return self._checker.to_client_shape(plan, array) if plan.has_reshape else array
 
 
+def _is_response(message: Any) -> bool:
+    """Return whether `message` is an object whose parameters can be a response's."""
+    if not isinstance(message, dict):
+        return False
+    parameters = message.get("parameters")
+    return parameters is None or (isinstance(parameters, dict) and all(type(item) in _SCALARS for item in parameters.values()))
+
+
 def _strings(place: _Place, data: Buffer) -> Array:
     view = memoryview(data)  # type: ignore[arg-type]
     elements = bytes_tensor.decode(view[place.offset : place.offset + place.size], place.elements)
@@ -149,11 +157,21 @@ def parse(tail: bytes) -> Any:
         raise BrokenWorkerError(f"a frame's tail isn't JSON: {error}") from error
 
 
-def model_error(pair: Sequence[str]) -> InferenceServerError:
-    """Return the error that a model gave, [code name, text]; it counts as the backend's."""
+def failure(tail: bytes) -> InferenceServerError:
+    """Return the error in the tail of a RETURNED with FLAG_FAILED. Raises BrokenWorkerError."""
+    message = parse(tail)
+    if not isinstance(message, dict):
+        raise BrokenWorkerError(f"a failure can't be read: {message!r:.200}")
+    return model_error(message.get("error"))
+
+
+def model_error(pair: Any) -> InferenceServerError:
+    """Return the error that a model gave, [code name, text]; it counts as the backend's. Raises BrokenWorkerError."""
+    if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(item, str) for item in pair)):
+        raise BrokenWorkerError(f"an error can't be read: {pair!r:.200}")
     code, text = pair
     if code not in Code.__members__:
-        raise BrokenWorkerError(f"an error has the code {code!r}")
+        raise BrokenWorkerError(f"an error has the code {code!r:.200}")
     return InferenceServerError(Code[code], text, FailureReason.BACKEND)
 
 
