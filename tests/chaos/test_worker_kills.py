@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import psutil
 import pytest
 import requests
 from fragile_models import Fragile, error, many, outputs, results, write_fragile, write_fragile_stream
@@ -55,8 +56,16 @@ def kill(model: Fragile, instance: int = 0) -> int:
     pid = model.worker(instance)
     os.kill(pid, signal.SIGKILL)
     # While the kernel still tears it down, what is sent to it is lost, and nobody can know.
-    wait_until(lambda: not is_alive(pid))
+    wait_until(lambda: has_let_go(pid))
     return pid
+
+
+def has_let_go(pid: int) -> bool:
+    """Return whether a killed process has closed its files, which it does with its last thread."""
+    try:
+        return not is_alive(pid) and psutil.Process(pid).num_threads() <= 1
+    except psutil.NoSuchProcess:
+        return True
 
 
 def killed(name: str, pid: int) -> str:

@@ -63,6 +63,10 @@ class TritonPythonModel:
         self.note(f"{parameters['tag']}.begun")
         self.wait_for(f"{parameters['tag']}.go")
 
+    def hold_and_die(self, x, parameters):
+        self.hold(x, parameters)
+        self.die(x, parameters)
+
     def die(self, x, parameters):
         os.kill(os.getpid(), signal.SIGKILL)
 
