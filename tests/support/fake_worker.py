@@ -313,7 +313,7 @@ class Bench:
         )
         self.instance = ProcessInstance(self.plan.instances[0], self.context)
         # Tests say when the next worker is there.
-        self.instance._supervisor._start_later = lambda delay_s: None
+        self.instance._supervisor._start = self._start
         self.zero_counts: list[int] = []
         self.instance.on_open_zero = lambda: self.zero_counts.append(self.instance.open_count)
         self.done: list[int] = []
@@ -330,6 +330,9 @@ class Bench:
         self.process = FakeProcess(self.arena)
         self.instance._supervisor.adopt(self.started(self.process))
         return self.process
+
+    async def _start(self, delay_s: float) -> None:
+        """Start nothing."""
 
     def fail_start(self, error: Exception) -> None:
         """Let the next start fail."""

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from functools import partial
 
 import orjson
@@ -29,11 +28,12 @@ from naiad.execution.process.life.start import StartedWorker
 from naiad.execution.process.life.supervisor import Supervisor, SupervisorHooks
 from naiad.execution.process.open_requests import OpenRequests
 from naiad.execution.process.watchdog import Watchdog
+from naiad.execution.process.work import OnDone, Work
 from naiad.execution.threads import Completion
-from naiad.memory.arena import ArenaFull, Block
-from naiad.request.batch import Batch, Instance
+from naiad.memory.arena import ArenaFull
+from naiad.request.batch import Batch
 from naiad.request.request import InferRequest
-from naiad.worker.frames import FLAG_FAILED, FLAG_RELEASED, NO_BLOCK, Frame, Kind, pack_execute
+from naiad.worker.frames import FLAG_FAILED, FLAG_RELEASED, Frame, Kind, pack_execute
 
 # Copying a megabyte takes some 0.2 ms of the loop; more is copied by a thread.
 _LARGE_BATCH_BYTES = 1 << 20
@@ -45,23 +45,6 @@ _LOW_WATER = 8
 _CHECK_READY_SECONDS = 5.0
 
 _now_ns = time.monotonic_ns
-OnDone = Callable[[Instance], None]
-
-
-@dataclass(slots=True)
-class _Work:
-    """A batch in this instance. `on_done` is set on the last of its run. `first_id` is 0 until it is sent. `is_given_back`: the
-    scheduler counts it no more. `is_retry`: its one request has ended a worker before.
-    """
-
-    requests: list[InferRequest]
-    on_done: OnDone | None
-    is_given_back: bool = False
-    is_retry: bool = False
-    first_id: int = 0
-    block: Block = NO_BLOCK
-    started_ns: int = 0
-    gather_ns: int = 0
 
 
 class ProcessInstance:
@@ -76,9 +59,9 @@ class ProcessInstance:
         self._process: WorkerProcess | None = None
         self._outputs: WorkerOutputs | None = None
         self._calls: NestedCalls | None = None
-        self._waiting: deque[_Work] = deque()
-        self._running: deque[_Work] = deque()
-        self._copying: _Work | None = None
+        self._waiting: deque[Work] = deque()
+        self._running: deque[Work] = deque()
+        self._copying: Work | None = None
         self._is_pumping = False
         self._next_id = 1
         self._not_given_back = 0
@@ -110,18 +93,18 @@ class ProcessInstance:
     @property
     def open_count(self) -> int:
         """See `Instance.open_count`."""
-        scheduled = {number for work in self._running if not work.is_given_back for number in _ids(work)}
-        unsent = [request for work in self._unsent() if work.is_given_back for request in work.requests]
-        return self._open.unended_count(scheduled) + sum(not request.responder.has_ended for request in unsent)
+        scheduled = {number for work in self._running if not work.is_given_back for number in work.ids}
+        unsent = sum(work.unended_count for work in self._unsent() if work.is_given_back)
+        return self._open.unended_count(scheduled) + unsent
 
     def submit(self, batch: Batch, on_done: OnDone) -> None:
         """See `Instance.submit`."""
-        self._waiting.append(_Work(batch.requests, on_done))
+        self._waiting.append(Work(batch.requests, on_done))
         self._pump()
 
     def submit_run(self, batches: list[Batch], on_done: OnDone) -> None:
         """See `Instance.submit_run`."""
-        self._waiting.extend([_Work(batch.requests, None) for batch in batches])
+        self._waiting.extend([Work(batch.requests, None) for batch in batches])
         self._waiting[-1].on_done = on_done
         self._pump()
 
@@ -189,7 +172,7 @@ class ProcessInstance:
         """Return the frames of the batches that are running from now on."""
         waiting = self._waiting
         frames: list[bytes] = []
-        while waiting and process.takes_work and self._copying is None and not self._is_paused():
+        while waiting and process.takes_work and self._copying is None and not self._must_wait(waiting[0]):
             work = waiting[0]
             if not self._prepare(work):
                 continue
@@ -201,16 +184,13 @@ class ProcessInstance:
                 if self._is_idle() and not full.is_hopeless:
                     self._supervisor.replace(f"its model keeps the inputs of requests that it has answered: {full}")
                     break
-                waiting.popleft()
                 self._refuse(work, unavailable(f"the inputs of this batch of model '{self._model}' don't fit: {full}"))
                 continue
             except OSError as error:
-                waiting.popleft()
                 text = f"the system gives no memory for the inputs of this batch of model '{self._model}': {error.strerror}"
                 self._refuse(work, unavailable(text))
                 continue
             except orjson.JSONEncodeError as error:
-                waiting.popleft()
                 self._refuse(work, invalid_argument(f"this batch of model '{self._model}' can't be passed on: {error}"))
                 continue
             waiting.popleft()
@@ -226,17 +206,19 @@ class ProcessInstance:
             return
         for _ in frames:
             work = self._running.pop()
-            for number in _ids(work):
+            for number in work.ids:
                 self._open.pop(number)
             self._not_given_back -= not work.is_given_back
             self._waiting.appendleft(work)
         if not self._running:
             self._watchdog.stop()
 
-    def _is_paused(self) -> bool:
-        """Return whether the worker gets nothing more before it is replaced. Requests whose `execute` has returned may be open
+    def _must_wait(self, work: Work) -> bool:
+        """Return whether the worker gets nothing more for now: a retry runs alone, and one that is to be replaced gets nothing. Requests whose `execute` has returned may be open
         for ever: they put that off.
         """
+        if self._running and (work.is_retry or self._running[0].is_retry):
+            return True
         return self._supervisor.is_due and len(self._open) <= sum(len(work.requests) for work in self._running)
 
     def _take_more(self) -> None:
@@ -253,16 +235,15 @@ class ProcessInstance:
         for on_done in given_back:
             on_done(self)
 
-    def _prepare(self, work: _Work) -> bool:
+    def _prepare(self, work: Work) -> bool:
         """Leave out requests that have ended while they waited; return whether any is left."""
-        if [request for request in work.requests if request.responder.has_ended]:
-            work.requests = [request for request in work.requests if not request.responder.has_ended]
-        if not work.requests:
-            self._waiting.popleft()
-            self._finish(work)
-        return bool(work.requests)
+        if work.drop_ended():
+            return True
+        self._waiting.popleft()
+        self._finish(work)
+        return False
 
-    def _encode(self, process: WorkerProcess, work: _Work) -> bytes | None:
+    def _encode(self, process: WorkerProcess, work: Work) -> bytes | None:
         """Return the EXECUTE of a batch that is now running, or None when a thread copies its tensors first."""
         work.started_ns = _now_ns()
         layout = BlockLayout()
@@ -277,7 +258,7 @@ class ProcessInstance:
             layout.copy_to(view)
         return self._started(work, tail)
 
-    def _copy(self, process: WorkerProcess, work: _Work, layout: BlockLayout, view: memoryview, tail: bytes) -> Completion:
+    def _copy(self, process: WorkerProcess, work: Work, layout: BlockLayout, view: memoryview, tail: bytes) -> Completion:
         layout.copy_to(view)
 
         def send() -> None:
@@ -291,7 +272,7 @@ class ProcessInstance:
 
         return send
 
-    def _started(self, work: _Work, tail: bytes) -> bytes:
+    def _started(self, work: Work, tail: bytes) -> bytes:
         """Return the frame that starts a batch, with its requests open from now on."""
         work.first_id = self._next_id
         self._next_id += len(work.requests)
@@ -304,9 +285,9 @@ class ProcessInstance:
         self._not_given_back += not work.is_given_back
         return pack_execute(work.first_id, tail, work.block)
 
-    def _refuse(self, work: _Work, error: InferenceServerError) -> None:
-        for request in work.requests:
-            request.responder.fail(error)
+    def _refuse(self, work: Work, error: InferenceServerError) -> None:
+        self._waiting.popleft()
+        work.fail(error)
         self._finish(work)
 
     # From the worker.
@@ -334,7 +315,7 @@ class ProcessInstance:
         self._supervisor.prove()
         self._finish(work)
 
-    def _answer(self, work: _Work, frame: Frame) -> None:
+    def _answer(self, work: Work, frame: Frame) -> None:
         """Pass the responses of a batch on."""
         assert self._outputs is not None
         data, lease = self._outputs.borrow(frame)
@@ -359,20 +340,20 @@ class ProcessInstance:
         # What the sockets have taken at once is free at once.
         del data
         self._outputs.settle(frame, lease)
-        self._record(work, succeeded, frame.value, _now_ns() - began_ns)
+        work.record(self._context.statistics, succeeded, frame.value, _now_ns() - began_ns)
 
     def _take_returned(self, frame: Frame) -> None:
         error = failure(frame.tail) if frame.flags & FLAG_FAILED else None
         work = self._end_running(frame)
         if error is not None:
-            for number in _ids(work):
+            for number in work.ids:
                 request = self._open.pop(number)
                 if request is not None:
                     request.responder.fail(error)
-            self._record(work, 0, frame.value, 0)
+            work.record(self._context.statistics, 0, frame.value, 0)
         else:
             self._supervisor.prove()
-            self._record(work, len(work.requests), frame.value, 0)
+            work.record(self._context.statistics, len(work.requests), frame.value, 0)
         self._finish(work)
 
     def _take_response(self, frame: Frame) -> None:
@@ -382,7 +363,7 @@ class ProcessInstance:
         del data
         self._outputs.settle(frame, lease)
 
-    def _end_running(self, frame: Frame) -> _Work:
+    def _end_running(self, frame: Frame) -> Work:
         """Return the batch that `execute` has returned of; the next one is running from now on."""
         if not self._running or self._running[0].first_id != frame.id:
             raise BrokenWorkerError(f"batch {frame.id} has ended, which isn't the one that ran")
@@ -402,15 +383,7 @@ class ProcessInstance:
         else:
             self._watchdog.stop()
 
-    def _record(self, work: _Work, succeeded: int, infer_ns: int, output_ns: int) -> None:
-        size = queue_ns = 0
-        for request in work.requests:
-            size += request.batch_size
-            queue_ns += work.started_ns - request.enqueued_ns
-        share = succeeded / len(work.requests)
-        self._context.statistics.record_execution(size, succeeded, int(queue_ns * share), work.gather_ns, infer_ns, output_ns)
-
-    def _finish(self, work: _Work) -> None:
+    def _finish(self, work: Work) -> None:
         """Say that a batch is over, when it is the last of its run."""
         on_done, work.on_done = work.on_done, None
         if on_done is not None:
@@ -434,7 +407,7 @@ class ProcessInstance:
         """A request is being cancelled: it has ended when the loop's turn has."""
         self._context.host.loop.call_soon(self._on_request_end)
 
-    def _unsent(self) -> list[_Work]:
+    def _unsent(self) -> list[Work]:
         """Return the batches that the worker hasn't got."""
         return [*self._waiting] if self._copying is None else [self._copying, *self._waiting]
 
@@ -468,7 +441,7 @@ class ProcessInstance:
         for work in (*running, *self._unsent()):
             work.on_done = None
             work.is_given_back = True
-        rest = [_Work(self._reclaim(work), None, True, work.is_retry) for work in running[1:]]
+        rest = [Work(self._reclaim(work), None, True, work.is_retry) for work in running[1:]]
         again = self._retried_work(error) if may_retry else []
         self._waiting.extendleft(reversed(again + rest))
         self._open.fail_all(error)
@@ -476,7 +449,7 @@ class ProcessInstance:
             on_done(self)
         self._on_request_end()
 
-    def _retried_work(self, error: InferenceServerError) -> list[_Work]:
+    def _retried_work(self, error: InferenceServerError) -> list[Work]:
         """Return the requests that the worker had begun and not responded to, each alone. One that had its retry has ended two
         workers: it is refused for good.
         """
@@ -484,14 +457,14 @@ class ProcessInstance:
         text = f"the request is refused, since a worker ended each of the two times that it ran: {error.message}"
         for request, is_retry in self._open.take_unanswered():
             if not is_retry:
-                again.append(_Work([request], None, True, True))
+                again.append(Work([request], None, True, True))
             elif request.responder.fail(backend_error(unavailable(text))):
                 self._owner.poison_count += 1
         return again
 
-    def _reclaim(self, work: _Work) -> list[InferRequest]:
+    def _reclaim(self, work: Work) -> list[InferRequest]:
         """Return the requests of a batch that the worker had not begun."""
-        return [request for number in _ids(work) if (request := self._open.pop(number)) is not None]
+        return [request for number in work.ids if (request := self._open.pop(number)) is not None]
 
     def _on_start_failed(self, error: InferenceServerError) -> None:
         """Nothing may wait for a worker that doesn't come."""
@@ -503,8 +476,7 @@ class ProcessInstance:
         unsent = self._unsent()
         self._waiting.clear()
         for work in unsent:
-            for request in work.requests:
-                request.responder.fail(error)
+            work.fail(error)
         self._on_request_end()
 
     def _on_hang(self, limit_s: float) -> None:
@@ -528,7 +500,3 @@ async def _ask_ready(process: WorkerProcess) -> bool:
     except InferenceServerError:
         return False  # Its text is in the log; not ready is the whole answer.
     return bool(answer.get("is_ready"))
-
-
-def _ids(work: _Work) -> range:
-    return range(work.first_id, work.first_id + len(work.requests))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 import orjson
 import pytest
 from event_loops import run_on_asyncio
 from fake_worker import Bench, Probe, small_arena, xy_plan
 
-from naiad.errors import Code, FailureReason
+from naiad.errors import Code, FailureReason, InferenceServerError, internal
 from naiad.execution.process.context import WorkerLimits
 from naiad.tensor.datatype import FP32
 from naiad.worker.api.tensor import Tensor
@@ -500,14 +502,28 @@ async def test_a_batch_without_room_goes_on_when_the_worker_lets_inputs_go(bench
 
 
 @on_bench(arena=small_arena(4096))
-async def test_a_batch_is_refused_when_nothing_runs_that_could_make_room(bench):
+async def test_a_worker_that_keeps_all_memory_without_work_is_replaced_and_the_batch_goes_to_the_next(bench):
     probes = [bench.probe(size=900), bench.probe(size=900)]
     bench.submit_run(*([probe] for probe in probes))
     (first,) = bench.process.take(Kind.EXECUTE)
     bench.process.answer(first, size=1, is_released=False)
+    assert (probes[1].end_count, bench.done, bench.instance.open_count) == (0, [0], 1)
+    assert bench.owner.restart_counts == {"memory_limit": 1}
+    (second,) = bench.revive().take(Kind.EXECUTE)
+    bench.process.answer(second, size=1)
+    assert (probes[1].error, bench.instance.open_count) == (None, 0)
+
+
+@on_bench(arena=small_arena(4096), is_decoupled=True)
+async def test_a_batch_is_refused_when_nothing_runs_that_could_make_room_and_the_worker_is_in_use(bench):
+    probes = [bench.probe(size=900), bench.probe(size=900)]
+    bench.submit_run(*([probe] for probe in probes))
+    (first,) = bench.process.take(Kind.EXECUTE)
+    bench.process.push(Kind.RETURNED, first.id)
     assert_failed(probes[1], "don't fit")
     assert bench.done == [0]
     bench.process.release(first)
+    bench.process.respond(first.id, is_final=True)
 
 
 # Inputs that can't be sent.
@@ -560,13 +576,9 @@ async def test_a_batch_that_takes_too_long_kills_its_worker(bench):
 
 async def turn() -> None:
     """Let the loop go once round."""
-    import asyncio
-
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
 
-def bench_error():
-    from naiad.errors import internal
-
+def bench_error() -> InferenceServerError:
     return internal("no interpreter")
