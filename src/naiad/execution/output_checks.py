@@ -38,7 +38,7 @@ class OutputChecker:
         plan = self._outputs[name]
         if datatype != plan.datatype.name:
             raise self._wrong_datatype(plan, _given(datatype))
-        if len(shape) != len(plan.backend_shape) or (self._is_batching and shape[0] != rows):
+        if not self._fits(plan, shape, rows):
             raise self._wrong_shape(plan, shape, rows)
         return plan
 
@@ -51,7 +51,7 @@ class OutputChecker:
         if array.dtype != plan.datatype.numpy:
             raise self._wrong_datatype(plan, str(array.dtype))
         shape = array.shape
-        if len(shape) != len(plan.backend_shape) or (self._is_batching and shape[0] != rows):
+        if not self._fits(plan, shape, rows):
             raise self._wrong_shape(plan, shape, rows)
         if array.dtype.hasobject and not _BYTES_ONLY.issuperset(map(type, array.ravel().tolist())):
             raise self._wrong_element(plan, array)
@@ -60,6 +60,12 @@ class OutputChecker:
     def to_client_shape(self, plan: TensorPlan, array: Array) -> Array:
         """Return an output in the shape that clients see."""
         return reshape(array, plan.backend_shape[self._is_batching :], plan.shape) if plan.has_reshape else array
+
+    def _fits(self, plan: TensorPlan, shape: Sequence[int], rows: int) -> bool:
+        """Return whether an output has the rank and the batch size it must have; one that is to be reshaped, every fixed size."""
+        if len(shape) != len(plan.backend_shape) or (self._is_batching and shape[0] != rows):
+            return False
+        return not plan.has_reshape or shapes.matches(shape, plan.backend_shape)
 
     def _wrong_shape(self, plan: TensorPlan, shape: Sequence[int], rows: int) -> InferenceServerError:
         expected = (rows, *plan.backend_shape[1:]) if self._is_batching else plan.backend_shape
