@@ -214,8 +214,9 @@ class ProcessInstance:
             self._watchdog.stop()
 
     def _must_wait(self, work: Work) -> bool:
-        """Return whether the worker gets nothing more for now: a retry runs alone, and one that is to be replaced gets nothing. Requests whose `execute` has returned may be open
-        for ever: they put that off.
+        """Return whether `work` isn't to be sent yet: a retry runs alone, and a worker that is to be replaced gets no more.
+
+        Requests whose `execute` has returned may be open for ever: while there are any, nothing waits for that.
         """
         if self._running and (work.is_retry or self._running[0].is_retry):
             return True
@@ -414,10 +415,8 @@ class ProcessInstance:
     # Death and return.
 
     def _on_started(self, started: StartedWorker) -> None:
-        process = started.process
-        host = self._context.host
-        self._process = process
-        self._outputs = WorkerOutputs(process, host.loop)
+        host, process = self._context.host, started.process
+        self._process, self._outputs = process, WorkerOutputs(process, host.loop)
         self._calls = NestedCalls(host, process, self._outputs, self._callers)
         self._owner.on_up(self)
         self._pump()
@@ -496,7 +495,6 @@ class ProcessInstance:
 
 async def _ask_ready(process: WorkerProcess) -> bool:
     try:
-        answer = await process.ask(Kind.CHECK_READY, {}, _CHECK_READY_SECONDS)
+        return bool((await process.ask(Kind.CHECK_READY, {}, _CHECK_READY_SECONDS)).get("is_ready"))
     except InferenceServerError:
         return False  # Its text is in the log; not ready is the whole answer.
-    return bool(answer.get("is_ready"))
