@@ -48,7 +48,8 @@ class LoadSettings:
 class PreparedModel:
     """A model whose config is complete and checked: what each of its versions is loaded from.
 
-    `spare` holds at most one worker, which has imported the last version and completed the config.
+    `spare` holds at most one worker, which has imported the last version and completed the config. `seconds` is how long the
+    preparation took.
     """
 
     source: ModelSource
@@ -57,6 +58,7 @@ class PreparedModel:
     settings: Mapping[str, str]
     versions: tuple[int, ...]
     spare: list[ImportedWorker] = field(default_factory=list)
+    seconds: float = 0.0
 
 
 class Loader:
@@ -69,6 +71,7 @@ class Loader:
 
     def prepare(self, source: ModelSource) -> PreparedModel:
         """Read, complete and check a model's config. Raises InferenceServerError with what to mend."""
+        began = time.monotonic()
         config = self._read(source)
         chosen = versions.select(config, source.versions)
         directory = source.versions[chosen[-1]]
@@ -93,11 +96,13 @@ class Loader:
         unused = compile.unused_fields(config)
         if unused:
             _log.warning("model '%s': these config fields have no effect in this build: %s", source.name, ", ".join(unused))
-        return PreparedModel(source, config, backend, settings, chosen, spare)
+        return PreparedModel(source, config, backend, settings, chosen, spare, time.monotonic() - began)
 
     def load(self, prepared: PreparedModel, version: int) -> LoadedVersion:
         """Load every instance of one version. Raises InferenceServerError; what was loaded before the failure is closed."""
         began = time.monotonic()
+        if version == prepared.versions[-1]:
+            began -= prepared.seconds
         source = prepared.source
         directory = source.versions[version]
         plan = compile.compile_plan(prepared.config, version=version, directory=source.directory, version_directory=directory)
@@ -119,10 +124,15 @@ class Loader:
     def _load_workers(
         self, prepared: PreparedModel, backend: type[WorkerBackend], plan: ModelPlan, files: ModelFiles
     ) -> LoadedWorkers:
-        program = backend.program(files)
-        limits = limits_of(plan.parameters, plan.name)
         is_completed = plan.version == prepared.versions[-1]
         spare = prepared.spare.pop() if is_completed and prepared.spare else None
+        try:
+            program = backend.program(files)
+            limits = limits_of(plan.parameters, plan.name)
+        except Exception:
+            if spare is not None:
+                self._workers.discard(spare)
+            raise
         return LoadedWorkers(program, limits, self._workers.start(program, plan, spare))
 
     def _complete_in_worker(
