@@ -100,6 +100,14 @@ class Loader:
 
     def load(self, prepared: PreparedModel, version: int) -> LoadedVersion:
         """Load every instance of one version. Raises InferenceServerError; what was loaded before the failure is closed."""
+        try:
+            return self._load(prepared, version)
+        finally:
+            if version == prepared.versions[-1]:
+                while prepared.spare:
+                    self._workers.discard(prepared.spare.pop())
+
+    def _load(self, prepared: PreparedModel, version: int) -> LoadedVersion:
         began = time.monotonic()
         if version == prepared.versions[-1]:
             began -= prepared.seconds
@@ -124,15 +132,10 @@ class Loader:
     def _load_workers(
         self, prepared: PreparedModel, backend: type[WorkerBackend], plan: ModelPlan, files: ModelFiles
     ) -> LoadedWorkers:
+        program = backend.program(files)
+        limits = limits_of(plan.parameters, plan.name)
         is_completed = plan.version == prepared.versions[-1]
         spare = prepared.spare.pop() if is_completed and prepared.spare else None
-        try:
-            program = backend.program(files)
-            limits = limits_of(plan.parameters, plan.name)
-        except Exception:
-            if spare is not None:
-                self._workers.discard(spare)
-            raise
         return LoadedWorkers(program, limits, self._workers.start(program, plan, spare))
 
     def _complete_in_worker(
