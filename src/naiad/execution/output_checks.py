@@ -62,7 +62,7 @@ class OutputChecker:
         return reshape(array, plan.backend_shape[self._is_batching :], plan.shape) if plan.has_reshape else array
 
     def _fits(self, plan: TensorPlan, shape: Sequence[int], rows: int) -> bool:
-        """Return whether an output has the rank and the batch size it must have; one that is to be reshaped, every fixed size."""
+        """Return whether an output has the right rank and batch size, and every fixed size if it is to be reshaped."""
         if len(shape) != len(plan.backend_shape) or (self._is_batching and shape[0] != rows):
             return False
         return not plan.has_reshape or shapes.matches(shape, plan.backend_shape)

@@ -25,6 +25,21 @@ from naiad.request.response import InferResponse
 from naiad.request.service import InferHandle
 from naiad.worker.frames import FLAG_DECOUPLED, FLAG_FINAL, NO_BLOCK, Frame, Kind, pack
 
+_SCALARS = (str, int, bool, float)
+_TYPES: dict[str, tuple[type, ...]] = {
+    "model": (str,),
+    "version": (str,),
+    "id": (str,),
+    "inputs": (list,),
+    "outputs": (list,),
+    "parameters": (dict,),
+    "correlation_id": (int, str),
+    "flags": (int,),
+    "timeout_us": (int,),
+    "priority": (int,),
+    "caller": (int,),
+}
+
 # So many responses may be in the caller's memory unread.
 _WINDOW_RESPONSES = 16
 
@@ -87,6 +102,8 @@ class NestedCalls:
             infer_call = _infer_call(message, data, bool(frame.flags & FLAG_DECOUPLED))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenWorkerError(f"a call can't be read: {type(error).__name__}: {error}") from error
+        if frame.id in self._calls:
+            raise BrokenWorkerError(f"call {frame.id} is made a second time")
         call = _Call(frame.id, infer_call.model_name, self._process, self._calls)
         call.callers = self._callers(message.get("caller", 0))
         self._calls[frame.id] = call
@@ -128,7 +145,8 @@ class _Call:
     def add_credit(self, count: int) -> None:
         """The caller has read so many responses."""
         self._ahead = max(self._ahead - count, 0)
-        self._wake()
+        if self._ahead < _WINDOW_RESPONSES:
+            self._wake()
 
     # See `ResponseSink`.
 
@@ -143,7 +161,7 @@ class _Call:
             return
         try:
             tail, block = self._encode(response)
-        except ArenaFull as full:
+        except (ArenaFull, OSError) as full:
             self.fail(unavailable(f"the answer of model '{response.model_name}' doesn't fit: {full}"))
             self.cancel()
             return
@@ -154,7 +172,8 @@ class _Call:
 
     def fail(self, error: InferenceServerError) -> None:
         """See `ResponseSink.fail`."""
-        self._end()
+        if not self._end():
+            return  # It is given up: nobody waits for the error.
         tail = orjson.dumps({"error": [error.code.value, error.message]})
         self._process.send(pack(Kind.CALL_RESPONSE, self._number, tail, flags=FLAG_FINAL))
 
@@ -177,9 +196,11 @@ class _Call:
             layout.copy_to(self._process.arena.view(block))
         return orjson.dumps(message), block
 
-    def _end(self) -> None:
-        self._calls.pop(self._number, None)
+    def _end(self) -> bool:
+        """Let the call be over; return False when it was before."""
+        is_open = self._calls.pop(self._number, None) is not None
         self._wake()
+        return is_open
 
     def _wake(self) -> None:
         callbacks, self._on_writable = self._on_writable, []
@@ -189,6 +210,7 @@ class _Call:
 
 def _infer_call(message: dict[str, Any], data: Buffer, is_decoupled: bool) -> InferCall:
     """Return the call that a CALL frame asks for, with views of its block."""
+    _check(message)
     flags = message.get("flags", 0)
     view = memoryview(data)  # type: ignore[arg-type]
     call = InferCall(message["model"], message.get("version", ""), message.get("id", ""))
@@ -204,3 +226,20 @@ def _infer_call(message: dict[str, Any], data: Buffer, is_decoupled: bool) -> In
     call.priority = message.get("priority", 0)
     call.takes_many_responses = is_decoupled
     return call
+
+
+def _check(message: dict[str, Any]) -> None:
+    """Raise TypeError or ValueError for what no CALL holds."""
+    for name, value in message.items():
+        if name in _TYPES and type(value) not in _TYPES[name]:
+            raise TypeError(f"its {name} is {value!r:.200}")
+    texts, numbers = list(message.get("outputs", ())), []
+    for name, datatype, shape, offset, size in message["inputs"]:
+        texts += [name, datatype]
+        numbers += [*shape, offset, size]
+    if not all(type(text) is str for text in texts):
+        raise TypeError("a name in it is no text")
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError("a number in it is none")
+    if not all(type(value) in _SCALARS for value in message.get("parameters", {}).values()):
+        raise TypeError("a parameter in it is no plain value")

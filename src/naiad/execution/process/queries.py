@@ -16,6 +16,7 @@ import orjson
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.execution.process.codec.decode import parse
 from naiad.execution.process.context import WorkerHost
+from naiad.execution.process.life.death import BrokenWorkerError
 from naiad.execution.process.life.process import WorkerIdentity, WorkerProcess
 from naiad.worker.frames import Frame, Kind, pack
 
@@ -44,7 +45,7 @@ class WorkerQueries:
     def take(self, frame: Frame) -> None:
         """Take a QUERY or METRIC; other kinds have no meaning here. May raise BrokenWorkerError."""
         if frame.kind == Kind.QUERY:
-            task = self._host.loop.create_task(self._answer(frame))
+            task = self._host.loop.create_task(self._answer(frame.id, parse(frame.tail)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         elif frame.kind == Kind.METRIC:
@@ -54,23 +55,27 @@ class WorkerQueries:
         """Take the worker's metrics back: it is gone."""
         self._host.metrics.drop_owner(self)
 
-    def _change_metric(self, message: dict[str, Any]) -> None:
+    def _change_metric(self, message: Any) -> None:
+        if not isinstance(message, dict):
+            raise BrokenWorkerError(f"a change of a metric can't be read: {message!r:.200}")
         try:
             self._host.metrics.apply(self, message)
         except InferenceServerError as error:
             _log.error("a custom metric of model '%s' is wrong: %s", self._identity.model, error.message)
 
-    async def _answer(self, frame: Frame) -> None:
+    async def _answer(self, number: int, question: Any) -> None:
         try:
-            question = parse(frame.tail)
             ask = self._kinds.get(question["name"])
             if ask is None:
                 raise invalid_argument(f"there is no question '{question['name']}'")
             answer: dict[str, Any] = {"value": await ask(question["arguments"])}
         except InferenceServerError as error:
             answer = {"error": [error.code.value, error.message]}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # Without an answer the model would wait for ever.
+            answer = {"error": ["INVALID_ARGUMENT", f"the question can't be read: {type(error).__name__}: {error}"]}
         if self._process is not None:
-            self._process.send(pack(Kind.ANSWER, frame.id, orjson.dumps(answer)))
+            self._process.send(pack(Kind.ANSWER, number, orjson.dumps(answer)))
 
     async def _load_model(self, arguments: dict[str, Any]) -> None:
         parameters: dict[str, Any] = {}
