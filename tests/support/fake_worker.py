@@ -62,6 +62,8 @@ class FakeProcess:
         self.held_bytes = 0
         self.stops: list[float] = []
         self.takes_work = True
+        self.begun_id = 0  # A batch runs as soon as the one before was answered.
+        self._unanswered: list[int] = []
         self.on_stop: Callable[[], None] = lambda: None
         self._reader = FrameReader()
         self._later: list[bytes] = []
@@ -79,6 +81,9 @@ class FakeProcess:
     def send_later(self, part: bytes) -> None:
         if self.death is None:
             self._later.append(part)
+
+    def watch_progress(self) -> list[int]:
+        return [0, 0]
 
     def resident_bytes(self) -> int | None:
         return None if self.death is not None else self.held_bytes
@@ -109,6 +114,9 @@ class FakeProcess:
     def push(self, kind: Kind, number: int = 0, message: Any = None, **fields: Any) -> None:
         """Send a frame to the server, and what waits for the end of the turn to the worker."""
         tail = message if isinstance(message, bytes) else b"" if message is None else orjson.dumps(message)
+        if kind in (Kind.RESULT, Kind.RETURNED) and number in self._unanswered:
+            self._unanswered.remove(number)
+            self._begin()
         (frame,) = FrameReader().feed(pack(kind, number, tail, **fields))
         try:
             if kind == Kind.RELEASE:
@@ -182,8 +190,15 @@ class FakeProcess:
             if frame.kind == Kind.RELEASE:
                 for block in unpack_blocks(frame.tail):
                     self.own.release(*block)
-            else:
-                self.sent.append(frame)
+                continue
+            self.sent.append(frame)
+            if frame.kind == Kind.EXECUTE:
+                self._unanswered.append(frame.id)
+                self._begin()
+
+    def _begin(self) -> None:
+        if self._unanswered:
+            self.begun_id = self._unanswered[0]
 
     def _share(self, number: int, fd: int, size: int) -> None:
         self.seen.add(number, os.dup(fd), size)

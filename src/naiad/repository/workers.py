@@ -13,7 +13,7 @@ from naiad.backends.base import WorkerProgram
 from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.execution.process.context import WorkerHost
 from naiad.execution.process.life.death import WorkerIdentity
-from naiad.execution.process.life.start import ImportedWorker, StartedWorker, complete_config, import_model, initialize
+from naiad.execution.process.life.start import ImportedWorker, StartedWorker, complete_config, end, import_model, initialize
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class WorkerLoader:
             errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
             started = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
             if errors:
-                await asyncio.gather(*(worker.process.stop(self._host.settings.stop_timeout_s) for worker in started))
+                await asyncio.gather(*(end(worker, self._host.settings.stop_timeout_s) for worker in started))
                 raise errors[0]
             return started
 
@@ -65,13 +65,13 @@ class WorkerLoader:
 
     def discard(self, worker: ImportedWorker) -> None:
         """End a worker that isn't needed."""
-        self._run(worker.process.stop(0))
+        self._run(end(worker, 0))
 
     def close(self, workers: list[StartedWorker]) -> None:
         """End workers that were started and not put to work."""
 
         async def run() -> None:
-            await asyncio.gather(*(worker.process.stop(self._host.settings.stop_timeout_s) for worker in workers))
+            await asyncio.gather(*(end(worker, self._host.settings.stop_timeout_s) for worker in workers))
 
         self._run(run())
 

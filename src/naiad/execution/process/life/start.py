@@ -53,8 +53,9 @@ async def import_model(
         "version_directory": str(program.version_directory),
         "backend_directory": "" if program.backend_directory is None else str(program.backend_directory),
     }
-    await _ask(process, Kind.LOAD, message, f"failed to import the Python model '{identity.model}'")
-    return ImportedWorker(process, queries)
+    worker = ImportedWorker(process, queries)
+    await _ask(worker, Kind.LOAD, message, f"failed to import the Python model '{identity.model}'")
+    return worker
 
 
 async def complete_config(worker: ImportedWorker, config: Mapping[str, Any], model: str) -> dict[str, Any]:
@@ -62,9 +63,7 @@ async def complete_config(worker: ImportedWorker, config: Mapping[str, Any], mod
 
     Raises InferenceServerError; the worker is gone then.
     """
-    answer = await _ask(
-        worker.process, Kind.COMPLETE_CONFIG, {"config": config}, f"auto_complete_config of model '{model}' failed"
-    )
+    answer = await _ask(worker, Kind.COMPLETE_CONFIG, {"config": config}, f"auto_complete_config of model '{model}' failed")
     completed: dict[str, Any] = answer["config"]
     return completed
 
@@ -84,16 +83,24 @@ async def initialize(worker: ImportedWorker, plan: ModelPlan, instance: Instance
         "is_decoupled": plan.is_decoupled,
         "outputs": [tensor.name for tensor in plan.outputs],
     }
-    answer = await _ask(worker.process, Kind.INITIALIZE, message, f"failed to initialize model '{plan.name}'")
+    answer = await _ask(worker, Kind.INITIALIZE, message, f"failed to initialize model '{plan.name}'")
     return StartedWorker(worker.process, worker.queries, bool(answer.get("has_is_ready")))
 
 
-async def _ask(process: WorkerProcess, kind: Kind, message: Mapping[str, Any], what: str) -> dict[str, Any]:
+async def end(worker: ImportedWorker | StartedWorker, timeout_s: float) -> None:
+    """Let a worker finalize and end, or kill it after `timeout_s` seconds; its metrics go with it."""
     try:
-        return await process.ask(kind, dict(message))
+        await worker.process.stop(timeout_s)
+    finally:
+        worker.queries.close()
+
+
+async def _ask(worker: ImportedWorker, kind: Kind, message: Mapping[str, Any], what: str) -> dict[str, Any]:
+    try:
+        return await worker.process.ask(kind, dict(message))
     except InferenceServerError as error:
-        await process.stop(0)
+        await end(worker, 0)
         raise InferenceServerError(error.code, f"{what}: {error.message}") from None
     except BaseException:
-        await process.stop(0)
+        await end(worker, 0)
         raise

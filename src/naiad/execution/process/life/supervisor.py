@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from naiad.config.plan import InstancePlan
-from naiad.errors import InferenceServerError
+from naiad.errors import InferenceServerError, internal
 from naiad.execution.process.context import ProcessContext
 from naiad.execution.process.life.backoff import Backoff
 from naiad.execution.process.life.death import Death, WorkerIdentity
 from naiad.execution.process.life.process import WorkerHooks
-from naiad.execution.process.life.start import StartedWorker, import_model, initialize
+from naiad.execution.process.life.start import StartedWorker, end, import_model, initialize
 from naiad.worker.frames import Frame
 
 _LOOK_SECONDS = 1.0
@@ -88,7 +88,7 @@ class Supervisor:
             self._task.cancel()
             await asyncio.wait((self._task,))
         if self._leaving is not None:
-            await self._leaving.process.stop(timeout_s)
+            await end(self._leaving, timeout_s)
         await self._end_worker(timeout_s)
 
     def replace_due(self) -> None:
@@ -146,7 +146,10 @@ class Supervisor:
     async def _started(self) -> StartedWorker:
         context, plan = self._context, self._context.plan
         identity = WorkerIdentity(plan.name, str(plan.version), self._plan.name)
-        imported = await import_model(context.host, context.host.settings, context.program, identity)
+        try:
+            imported = await import_model(context.host, context.host.settings, context.program, identity)
+        except OSError as error:
+            raise internal(f"the system refuses a worker process of {identity}: {error.strerror}") from error
         return await initialize(imported, plan, self._plan)
 
     def _look_later(self) -> None:
@@ -167,13 +170,11 @@ class Supervisor:
             self.replace_due()
 
     async def _replace(self, worker: StartedWorker) -> None:
-        await worker.process.stop(self._context.host.settings.stop_timeout_s)
-        worker.queries.close()
+        await end(worker, self._context.host.settings.stop_timeout_s)
         self._leaving = None
         await self._start(0)
 
     async def _end_worker(self, timeout_s: float) -> None:
         worker, self.worker = self.worker, None
         if worker is not None:
-            await worker.process.stop(timeout_s)
-            worker.queries.close()
+            await end(worker, timeout_s)
