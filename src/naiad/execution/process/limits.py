@@ -16,6 +16,7 @@ MEMORY = "worker_memory_limit_mb"
 RETRY = "retry_on_worker_death"
 
 _MAX_NUMBER = 10**9
+_MAX_DIGITS = 18
 _TRUTHS = {"0": False, "1": True, "false": False, "true": True}
 
 
@@ -24,7 +25,7 @@ def limits_of(parameters: Mapping[str, str], model_name: str) -> WorkerLimits:
 
     def number(name: str) -> int:
         text = parameters.get(name, "0")
-        if not (text.isascii() and text.isdigit()) or int(text) > _MAX_NUMBER:
+        if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS) or int(text) > _MAX_NUMBER:
             raise invalid_argument(
                 f"model '{model_name}': parameter '{name}' is '{text}', must be a whole number from 0 (none) to {_MAX_NUMBER}"
             )
