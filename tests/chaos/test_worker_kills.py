@@ -11,6 +11,7 @@ import requests
 from fragile_models import Fragile, error, many, outputs, results, write_fragile, write_fragile_stream
 from process_facts import is_alive
 from python_models import write_echo
+from raw_http import infer
 from waiting import wait_until
 
 BATCHES = "dynamic_batching { preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 20000 }"
@@ -179,6 +180,23 @@ def test_a_kill_right_after_the_result_was_sent_takes_no_answer_back(models, fra
         assert outputs(fragile.ask(value, do="die_when_idle")) == [2 * value]
         wait_until(lambda deaths=deaths: fragile.restarts() == deaths + 1)
         assert fragile.answers(7)
+
+
+def test_of_many_short_requests_only_the_one_that_ends_the_worker_is_lost(fragile, connect):
+    """Batches this short are sent several at a time, and their results too."""
+    clients = [connect(fragile.server) for _ in range(16)]
+
+    def ask(killer: int | None) -> list[int]:
+        for index, client in enumerate(clients):
+            client.send(infer("fragile", [index], parameters={"do": "die"} if index == killer else {}))
+        return [client.response()[0] for client in clients]
+
+    for killer in (8, 0, 15):
+        for _ in range(20):
+            assert ask(None) == [200] * 16
+        deaths = fragile.restarts()
+        assert ask(killer) == [503 if index == killer else 200 for index in range(16)]
+        assert fragile.restarts() == deaths + 1
 
 
 def test_a_kill_between_two_responses_ends_the_stream_with_an_error(stream):

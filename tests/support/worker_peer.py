@@ -250,7 +250,12 @@ def running_worker(
                 (Kind.LOAD, {"name": "m", "version_directory": ""}),
                 (
                     Kind.INITIALIZE,
-                    {"args": {"model_instance_name": "m_0"}, "is_decoupled": is_decoupled, "outputs": list(outputs)},
+                    {
+                        "args": {"model_instance_name": "m_0"},
+                        "is_decoupled": is_decoupled,
+                        "outputs": list(outputs),
+                        "progress": None,
+                    },
                 ),
             ):
                 answer = peer.ask(kind, message)

@@ -131,7 +131,8 @@ class ModelLoop:
     # Batches.
 
     def batch(self, frame: Frame) -> Batch:
-        """Return the batch of an EXECUTE."""
+        """Return the batch of an EXECUTE, which begins."""
+        self._runtime.note_begun(frame)
         return Batch(frame, self._layouts.read(frame.tail), self._runtime, self.name, self._tails)
 
     def execute_method(self) -> Any:
@@ -169,11 +170,14 @@ class ModelLoop:
         if not unsent:
             self._unsent_since_ns = began_ns
         unsent.append(data)
-        if not self._runtime.work or ended_ns - self._unsent_since_ns > _COALESCE_NS:
+        is_due = not self._runtime.work or ended_ns - self._unsent_since_ns > _COALESCE_NS
+        # The next batch may be this process's end: until results are sent, they are kept for the server.
+        if is_due or not self._runtime.keep_unsent(data):
             self._flush()
 
     def _flush(self) -> None:
         if self._unsent:
+            self._runtime.forget_unsent()
             self._runtime.channel.send(b"".join(self._unsent))
             self._unsent.clear()
 

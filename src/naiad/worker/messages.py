@@ -72,11 +72,16 @@ class CallMessage(RequestMessage, total=False):
 
 
 class InitializeMessage(TypedDict):
-    """What an instance starts with: `args` for `initialize`, whether the model is decoupled, and its outputs by name."""
+    """What an instance starts with: `args` for `initialize`, whether the model is decoupled, and its outputs by name.
+
+    `progress` is segment and offset of the place in the server's memory for what a death must not hide, see `frames.PROGRESS`.
+    None: nobody wants to know.
+    """
 
     args: dict[str, str]
     is_decoupled: bool
     outputs: list[str]
+    progress: list[int] | None
 
 
 class QueryMessage(TypedDict):

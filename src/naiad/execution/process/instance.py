@@ -143,7 +143,7 @@ class ProcessInstance:
         if self._calls is not None:
             self._calls.cancel_all()
         error = unavailable(f"model '{self._model}' was unloaded")
-        self._lose(error, may_retry=False)
+        self._lose(error, self._next_id, may_retry=False)
         self._fail_waiting(error)
 
     def send_later(self, frame: bytes) -> None:
@@ -415,24 +415,24 @@ class ProcessInstance:
     # Death and return.
 
     def _on_started(self, started: StartedWorker) -> None:
-        host, process = self._context.host, started.process
-        self._process, self._outputs = process, WorkerOutputs(process, host.loop)
-        self._calls = NestedCalls(host, process, self._outputs, self._callers)
+        self._process, host = started.process, self._context.host
+        self._outputs = WorkerOutputs(self._process, host.loop)
+        self._calls = NestedCalls(host, self._process, self._outputs, self._callers)
         self._owner.on_up(self)
         self._pump()
 
     def _on_death(self, death: Death, is_lasting: bool) -> None:
-        self._process = None
+        process, self._process = self._process, None
         self._watchdog.stop()
         if self._calls is not None:
             self._calls.cancel_all()
         self._owner.on_down(self, death.text, is_lasting=is_lasting)
         error = backend_error(unavailable(death.text))
-        self._lose(error, may_retry=self._context.limits.retries_on_death)
+        self._lose(error, process.begun_id if process else 0, may_retry=self._context.limits.retries_on_death)
         if is_lasting:
             self._fail_waiting(error)
 
-    def _lose(self, error: InferenceServerError, *, may_retry: bool) -> None:
+    def _lose(self, error: InferenceServerError, begun_id: int, *, may_retry: bool) -> None:
         """The worker is gone: fail what it had begun, keep what it hadn't, and give the runs back to the scheduler."""
         running, self._running = list(self._running), deque()
         self._not_given_back = 0
@@ -440,7 +440,7 @@ class ProcessInstance:
         for work in (*running, *self._unsent()):
             work.on_done = None
             work.is_given_back = True
-        rest = [Work(self._reclaim(work), None, True, work.is_retry) for work in running[1:]]
+        rest = [Work(self._reclaim(work), None, True, work.is_retry) for work in running if work.first_id > begun_id]
         again = self._retried_work(error) if may_retry else []
         self._waiting.extendleft(reversed(again + rest))
         self._open.fail_all(error)

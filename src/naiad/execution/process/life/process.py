@@ -30,7 +30,7 @@ from naiad.execution.process.life.death import BrokenWorkerError, Death, Ending,
 from naiad.execution.process.life.settings import WorkerSettings
 from naiad.memory.arena import MEBIBYTE, Arena
 from naiad.memory.mapping import Mapping
-from naiad.worker.frames import Frame, Kind, pack, unpack_blocks
+from naiad.worker.frames import NO_BLOCK, PROGRESS, UNSENT_BYTES, Frame, FrameReader, Kind, pack, unpack_blocks
 
 # A worker that closed its socket usually ends at once.
 _END_SECONDS = 2.0
@@ -86,6 +86,7 @@ class WorkerProcess:
         self.mapping = Mapping(writable=False)
         self._hello: asyncio.Future[None] = loop.create_future()
         self._gone: asyncio.Future[Death] = loop.create_future()
+        self._progress = NO_BLOCK
         self._questions: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._last_question = 0
         self._killed: Kill | None = None
@@ -129,6 +130,17 @@ class WorkerProcess:
     def pid(self) -> int:
         """The process's number."""
         return self._launched.process.pid
+
+    def watch_progress(self) -> list[int]:
+        """Return the place, for INITIALIZE, where the worker is to write which batch it begins."""
+        self._progress = self.arena.allocate(PROGRESS.size + UNSENT_BYTES)
+        self.arena.view(self._progress)[: PROGRESS.size] = bytes(PROGRESS.size)
+        return [self._progress.segment, self._progress.offset]
+
+    @property
+    def begun_id(self) -> int:
+        """The id of the last EXECUTE that the worker has begun, 0 for none; until `on_death` has returned."""
+        return self._read_progress()[0]
 
     @property
     def takes_work(self) -> bool:
@@ -274,6 +286,22 @@ class WorkerProcess:
 
     # Start and end.
 
+    def _read_progress(self) -> tuple[int, bytes]:
+        """Return the id of the last EXECUTE that was begun, and the frames that the worker had still to send."""
+        if not self._progress.size:
+            return 0, b""
+        view = self.arena.view(self._progress)
+        begun_id, size = PROGRESS.unpack_from(view)
+        return begun_id, bytes(view[PROGRESS.size : PROGRESS.size + size])
+
+    def _take_unsent(self) -> None:
+        """Take what a worker had ready when it died: the batches before the one that ended it are done."""
+        try:
+            for frame in FrameReader().feed(self._read_progress()[1]):
+                self.on_frame(frame)
+        except ValueError as error:
+            self.on_broken(str(error))
+
     async def _wait_hello(self) -> None:
         timeout_s = self._settings.start_timeout_s
         try:
@@ -300,6 +328,7 @@ class WorkerProcess:
         returncode = self._launched.process.wait()
         try:
             self._socket.drain()
+            self._take_unsent()
         finally:
             self._output.finish()
             self._socket.close()

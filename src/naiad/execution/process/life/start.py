@@ -82,6 +82,7 @@ async def initialize(worker: ImportedWorker, plan: ModelPlan, instance: Instance
         },
         "is_decoupled": plan.is_decoupled,
         "outputs": [tensor.name for tensor in plan.outputs],
+        "progress": worker.process.watch_progress(),
     }
     answer = await _ask(worker, Kind.INITIALIZE, message, f"failed to initialize model '{plan.name}'")
     return StartedWorker(worker.process, worker.queries, bool(answer.get("has_is_ready")))
