@@ -115,10 +115,14 @@ class WorkerProcess:
         """
         try:
             launched = launch(program, identity.instance, settings.arena)
+            try:
+                process = cls(launched, settings, identity, hooks)
+            except OSError:
+                launched.discard()
+                raise
         except OSError as error:
             reason = error.strerror or str(error)
             raise internal(f"the worker process of {identity} can't be started with {program.interpreter}: {reason}") from error
-        process = cls(launched, settings, identity, hooks)
         try:
             await process._wait_hello()
         except BaseException:

@@ -148,9 +148,15 @@ class Supervisor:
         identity = WorkerIdentity(plan.name, str(plan.version), self._plan.name)
         try:
             imported = await import_model(context.host, context.host.settings, context.program, identity)
+            return await initialize(imported, plan, self._plan)
         except OSError as error:
             raise internal(f"the system refuses a worker process of {identity}: {error.strerror}") from error
-        return await initialize(imported, plan, self._plan)
+        except InferenceServerError:
+            raise
+        except Exception as error:
+            # A fault of ours must not end the restarting.
+            _log.exception("starting a worker of %s failed", identity)
+            raise internal(f"a worker of {identity} can't be started: {type(error).__name__}: {error}") from error
 
     def _look_later(self) -> None:
         if self._look_timer is not None:

@@ -30,6 +30,15 @@ class Launched:
     stdout_fd: int
     stderr_fd: int
 
+    def discard(self) -> None:
+        """End the child and close everything: nobody takes it."""
+        self.process.kill()
+        self.process.wait()
+        self.control.close()
+        self.descriptors.close()
+        os.close(self.stdout_fd)
+        os.close(self.stderr_fd)
+
 
 def launch(program: WorkerProgram, name: str, arena: ArenaLimits) -> Launched:
     """Start a worker, which takes a millisecond; `arena` holds for the worker's own one. Raises OSError.
