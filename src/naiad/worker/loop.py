@@ -22,7 +22,7 @@ from naiad.worker.program import import_model
 from naiad.worker.runtime import Runtime
 
 # So long an answer may wait for those of the batches that came with its own.
-_COALESCE_NS = 200_000
+_COALESCE_NS = 100_000
 
 
 class ModelLoop:
