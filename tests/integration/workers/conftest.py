@@ -83,6 +83,9 @@ def runner(run: Callable[[Coroutine[Any, Any, Any]], Any], folder: Path) -> Call
         worker.process = None
         gc.collect()
         left = facts(os.getpid())
-        assert (left.descriptors, left.children, left.threads) == (before.descriptors, before.children, before.threads)
+        # Fewer are fine: what other tests left may end meanwhile.
+        assert left.descriptors <= before.descriptors
+        assert left.children <= before.children
+        assert left.threads <= before.threads
 
     return lambda work: run(main(work))
