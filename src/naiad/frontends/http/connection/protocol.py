@@ -247,7 +247,8 @@ class HttpConnection(HttpToolsProtocol):
         if sum(map(len, buffers)) <= 4096:
             transport.write(b"".join(buffers))
         else:
-            transport.writelines(buffers)
+            transport.writelines(buffers[:-1])
+            transport.write(buffers[-1])  # asyncio's `writelines` doesn't tell of a full buffer before 3.13.2 (CVE-2024-12254).
 
     def end(self, exchange: Exchange) -> None:
         """See `Transmitter.end`."""
