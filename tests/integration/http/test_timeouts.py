@@ -59,12 +59,14 @@ def test_bytes_one_by_one_do_not_prolong_a_head(open_one):
     began = time.monotonic()
     connection.socket.settimeout(0.02)
     while True:
-        connection.send(b"x")
         try:
+            connection.send(b"x")
             connection.exactly(1)
             break
         except TimeoutError:
             assert time.monotonic() - began < 5
+        except ConnectionError:
+            break  # It was closed while a byte was on its way.
     assert time.monotonic() - began >= HEADER_S
 
 
