@@ -19,13 +19,12 @@ from naiad.config.defaults import normalise
 from naiad.config.plan import ModelPlan
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.execution.process.life.death import WorkerIdentity
-from naiad.execution.process.life.start import ImportedWorker
 from naiad.execution.process.limits import limits_of
 from naiad.proto import message_class
 from naiad.repository import versions
 from naiad.repository.layout import ModelSource
 from naiad.repository.model import LoadedVersion, LoadedWorkers
-from naiad.repository.workers import WorkerLoader
+from naiad.repository.workers import Spare, WorkerLoader
 
 DEFAULT_MAX_BATCH_SIZE_SETTING = "default-max-batch-size"
 
@@ -48,8 +47,7 @@ class LoadSettings:
 class PreparedModel:
     """A model whose config is complete and checked: what each of its versions is loaded from.
 
-    `spare` holds at most one worker, which has imported the last version and completed the config. `seconds` is how long the
-    preparation took.
+    `spare` holds at most one worker: that which has completed the config. `seconds` is how long the preparation took.
     """
 
     source: ModelSource
@@ -57,7 +55,7 @@ class PreparedModel:
     backend: AnyBackend
     settings: Mapping[str, str]
     versions: tuple[int, ...]
-    spare: list[ImportedWorker] = field(default_factory=list)
+    spare: list[Spare] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -79,7 +77,7 @@ class Loader:
         validate.validate_general(config, source.name)
         backend = self._backends.find(config.backend, config.runtime)
         settings = self._settings.of_backend(backend.name)
-        spare: list[ImportedWorker] = []
+        spare: list[Spare] = []
         if self._settings.is_auto_complete:
             files = _files(config, source, directory, settings)
             if is_isolated(backend):
@@ -90,8 +88,7 @@ class Loader:
             normalise(config, default_instance_count=backend.default_instance_count)
             validate.validate(config, source.name)
         except Exception:
-            for worker in spare:
-                self._workers.discard(worker)
+            self._discard(spare)
             raise
         unused = compile.unused_fields(config)
         if unused:
@@ -104,8 +101,7 @@ class Loader:
             return self._load(prepared, version)
         finally:
             if version == prepared.versions[-1]:
-                while prepared.spare:
-                    self._workers.discard(prepared.spare.pop())
+                self._discard(prepared.spare)
 
     def _load(self, prepared: PreparedModel, version: int) -> LoadedVersion:
         began = time.monotonic()
@@ -132,27 +128,34 @@ class Loader:
     def _load_workers(
         self, prepared: PreparedModel, backend: type[WorkerBackend], plan: ModelPlan, files: ModelFiles
     ) -> LoadedWorkers:
-        program = backend.program(files)
         limits = limits_of(plan.parameters, plan.name)
-        is_completed = plan.version == prepared.versions[-1]
-        spare = prepared.spare.pop() if is_completed and prepared.spare else None
-        return LoadedWorkers(program, limits, self._workers.start(program, plan, spare))
+        if prepared.spare and prepared.spare[0].version == plan.version:
+            spare = prepared.spare.pop()
+            program, worker = spare.program, spare.worker
+        else:
+            program, worker = backend.program(files), None
+        return LoadedWorkers(program, limits, self._workers.start(program, plan, worker))
+
+    def _discard(self, spare: list[Spare]) -> None:
+        while spare:
+            self._workers.discard(spare.pop().worker)
 
     def _complete_in_worker(
-        self, config: Any, backend: type[WorkerBackend], files: ModelFiles, version: int, spare: list[ImportedWorker]
+        self, config: Any, backend: type[WorkerBackend], files: ModelFiles, version: int, spare: list[Spare]
     ) -> Any:
         """Return the config as the model's own code completes it; the worker that did it comes into `spare`."""
         name = config.name
         group = (config.instance_group[0].name or f"{name}_0") if config.instance_group else name
         # The worker becomes the first instance, and is called so from its start.
         identity = WorkerIdentity(name, str(version), f"{group}_0")
-        completed, worker = self._workers.complete(backend.program(files), json_form.to_json(config), identity)
+        program = backend.program(files)
+        completed, worker = self._workers.complete(program, json_form.to_json(config), identity)
         try:
             config = json_form.from_json(completed, f"what auto_complete_config of model '{name}' returned")
         except Exception:
             self._workers.discard(worker)
             raise
-        spare.append(worker)
+        spare.append(Spare(version, program, worker))
         return config
 
     def _read(self, source: ModelSource) -> Any:

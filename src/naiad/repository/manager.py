@@ -15,7 +15,7 @@ from enum import Enum
 from naiad.errors import InferenceServerError, internal, not_found, unavailable
 from naiad.repository.layout import ModelSource, ScanResult
 from naiad.repository.loader import Loader, PreparedModel
-from naiad.repository.model import Model, Runtime
+from naiad.repository.model import LoadedVersion, Model, Runtime
 from naiad.request.service import IndexEntry
 
 _log = logging.getLogger("naiad.repository")
@@ -198,7 +198,7 @@ class RepositoryManager:
         loop = asyncio.get_running_loop()
         try:
             loaded = await loop.run_in_executor(self._threads, self._loader.load, prepared, number)
-            version.model = Model(loaded, self._runtime)
+            version.model = await self._put_to_work(loaded)
         except Exception as error:
             version.state, version.reason = State.UNAVAILABLE, _reason(error)
             _log.error("failed to load '%s' version %d: %s", name, number, version.reason)
@@ -208,6 +208,14 @@ class RepositoryManager:
         self.on_change()
         self.on_ready(version.model)
         _log.info("successfully loaded '%s'", name)
+
+    async def _put_to_work(self, loaded: LoadedVersion) -> Model:
+        """Make the model of what was loaded; when that fails, what was loaded is given back."""
+        try:
+            return Model(loaded, self._runtime)
+        except Exception:
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._loader.close, loaded)
+            raise
 
 
 def _explicit(name: str, entry: _Entry, number: int) -> Model:

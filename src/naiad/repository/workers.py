@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from naiad.backends.base import WorkerProgram
@@ -16,6 +17,15 @@ from naiad.execution.process.life.death import WorkerIdentity
 from naiad.execution.process.life.start import ImportedWorker, StartedWorker, complete_config, end, import_model, initialize
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """A worker that has completed a config, what it runs, and for which version of the model."""
+
+    version: int
+    program: WorkerProgram
+    worker: ImportedWorker
 
 
 class WorkerLoader:

@@ -28,7 +28,6 @@ _PLAIN = {"outputs"}
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 Array = np.ndarray[Any, Any]
-WireTensor = tuple[str, tuple[int, ...], "bytes | memoryview"]
 
 
 class LayoutReader:

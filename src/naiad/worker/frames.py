@@ -13,7 +13,7 @@ Server to worker (`id` is the header's):
 | RELEASE | | | blocks of the worker's arena that the server has let go: see `pack_blocks` |
 | LOAD | question | | how to import the model: `LoadMessage` |
 | COMPLETE_CONFIG | question | | {"config": ModelConfig in its JSON form} |
-| INITIALIZE | question | | {"args": what `initialize` gets, "is_decoupled": …, "outputs": [names]} |
+| INITIALIZE | question | | what an instance starts with: `InitializeMessage` |
 | CHECK_READY | question | | none; the answer's tail is {"is_ready": …} |
 | FINALIZE | question | | none; the worker answers DONE when `finalize` has run, then exits with 0 |
 | EXECUTE | first request | inputs | [[input, …], …] and more, see `ExecuteMessage`: the k-th request has id `id + k` |
@@ -34,7 +34,7 @@ Worker to server:
 | RETURNED | first request | | `execute` has returned (FLAG_FAILED: raised); requests without an answer send RESPONSE frames |
 | RESPONSE | request | outputs | a response, see `ResponseMessage`; FLAG_FINAL ends the request |
 | CALL | call | inputs | a request to another model: `CallMessage` |
-| CALL_CANCEL | call | | none: the caller wants no more responses |
+| CALL_CANCEL | call | | none: the caller wants no more responses; an empty final CALL_RESPONSE answers it |
 | CALL_CREDIT | call | | none; `value` responses more may be sent |
 | QUERY | question | | {"name": …, "arguments": {…}}: load_model, unload_model, is_model_ready, metric_value |
 | METRIC | | | {"operation": …, …}: custom metrics, see `worker.api.metrics` |

@@ -6,7 +6,7 @@ Owns their shapes. JSON lists stand where a tuple is meant. Sizes and offsets ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 TensorMessage = tuple[str, str, Sequence[int], int, int]
 """Name, datatype (FP32, BYTES, …; BYTES lie length-prefixed, BF16 as 16-bit words), shape, offset in the block, size."""
@@ -82,10 +82,3 @@ class InitializeMessage(TypedDict):
     is_decoupled: bool
     outputs: list[str]
     progress: list[int] | None
-
-
-class QueryMessage(TypedDict):
-    """A question of the model to the server, with named arguments."""
-
-    name: str
-    arguments: dict[str, Any]

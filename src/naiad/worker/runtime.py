@@ -431,9 +431,6 @@ class Runtime:
             return self._last_id
 
 
-# Strict, as the server reads it.
-
-
 def _message_tail(message: Any) -> bytes:
     """Return the tail of what a model says. Raises TritonModelException when it can't be said."""
     try:

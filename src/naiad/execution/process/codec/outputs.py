@@ -57,11 +57,6 @@ class WorkerOutputs:
         if lease is not None and lease.settle():
             self._release(frame.segment, frame.offset, frame.size)
 
-    def drop(self, frame: Frame) -> None:
-        """Give a block back unread."""
-        if frame.size:
-            self._release(frame.segment, frame.offset, frame.size)
-
     def release_frame(self) -> bytes:
         """Return the frame that gives back what is free now, to be sent before others; b"" when nothing is."""
         if not self._free:

@@ -1,0 +1,64 @@
+"""What a load that fails gives back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+
+from model_folders import identity
+
+from naiad.backends.identity.backend import IdentityBackend
+from naiad.backends.table import BackendTable
+from naiad.clock import LoopClock
+from naiad.execution.placement import TurnBudget
+from naiad.execution.threads import ThreadPool
+from naiad.repository.layout import scan
+from naiad.repository.loader import Loader, LoadSettings
+from naiad.repository.manager import RepositoryManager
+from naiad.repository.model import Runtime
+
+WRONG = 'instance_group { count: 2 } parameters { key: "naiad_placement" value { string_value: "nowhere" } }'
+
+
+class CountedBackend(IdentityBackend):
+    """The identity, whose copies are counted: those that were loaded and not closed."""
+
+    name = "counted"
+    open_count: ClassVar[int] = 0
+
+    @classmethod
+    def load(cls, plan, instance, files):
+        cls.open_count += 1
+
+        def close() -> None:
+            cls.open_count -= 1
+
+        loaded = super().load(plan, instance, files)
+        return SimpleNamespace(execute=loaded.execute, close=close)
+
+
+def test_a_model_that_is_loaded_and_can_not_be_put_to_work_gives_its_copies_back(tmp_path: Path):
+    identity(tmp_path, more=WRONG)
+    config = tmp_path / "echo" / "config.pbtxt"
+    config.write_text(config.read_text().replace('"identity"', '"counted"'))
+
+    async def main() -> list[tuple[str, str]]:
+        loop = asyncio.get_running_loop()
+        clock, pool = LoopClock(loop), ThreadPool(1, loop)
+        workers = SimpleNamespace(loop=loop)
+        loader = Loader(BackendTable(own={"counted": CountedBackend}), LoadSettings(True, {}), SimpleNamespace())
+        repository = RepositoryManager(loader, Runtime(clock, pool, TurnBudget(clock.call_soon), True, workers), 1)
+        found = scan((tmp_path,), ())
+        repository.announce(found)
+        await repository.load_all(found)
+        failures = repository.failures()
+        await repository.close()
+        pool.close()
+        return failures
+
+    [(name, reason)] = asyncio.run(main())
+    assert name == "echo"
+    assert "'naiad_placement' is 'nowhere'" in reason
+    assert CountedBackend.open_count == 0
