@@ -66,6 +66,7 @@ def test_what_runs_for_longer_than_the_exit_timeout_is_ended(tmp_path, serve):
     pids = [pid for pid, _ in workers(server)]
     with many(3) as pool:
         hanging = pool.submit(fragile.ask, 1, do="hang")
+        wait_until(lambda: server.metric("naiad_running_requests", model="fragile") == 1)
         queued = pool.submit(fragile.ask, 1)
         streaming = pool.submit(stream.stream, 3, count=3, hold="never")
         stream.wait_note("never.begun")
