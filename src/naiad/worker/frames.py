@@ -59,12 +59,8 @@ VERSION = 1
 HEADER = struct.Struct("<IHHQQIQQ")
 """Size of the tail, kind, flags, id, value; segment, offset and size of the block."""
 
-PROGRESS = struct.Struct("<QQ")
-"""What a worker writes to shared memory: the id of the EXECUTE that it began last, and how many bytes of frames lie behind this
-that it hasn't sent yet. After its death the server reads both.
-"""
-UNSENT_BYTES = 1 << 13
-"""So many bytes of frames have room there."""
+PROGRESS = struct.Struct("<Q")
+"""What a worker writes to shared memory: the id of the EXECUTE that it began last, for the server to read after its death."""
 
 _BLOCK = struct.Struct("<IQ")
 

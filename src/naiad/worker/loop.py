@@ -21,9 +21,6 @@ from naiad.worker.messages import LoadMessage
 from naiad.worker.program import import_model
 from naiad.worker.runtime import Runtime
 
-# So long an answer may wait for those of the batches that came with its own.
-_COALESCE_NS = 100_000
-
 
 class ModelLoop:
     """See the module."""
@@ -37,8 +34,6 @@ class ModelLoop:
         self.model: Any = None
         self.name = self._instance = ""
         self._is_async = False
-        self._unsent: list[bytes] = []
-        self._unsent_since_ns = 0
         self._questions: dict[int, Callable[[dict[str, Any]], Any]] = {
             Kind.LOAD: self._load,
             Kind.COMPLETE_CONFIG: self._complete_config,
@@ -118,7 +113,6 @@ class ModelLoop:
 
     def _finalize(self, frame: Frame) -> None:
         """Run the model's `finalize` and answer."""
-        self._flush()
         self._runtime.can_call = False
         try:
             if hasattr(self.model, "finalize"):
@@ -150,7 +144,7 @@ class ModelLoop:
         return f"Failed to process the request(s) for model instance '{self._instance}', message: {faults.short(error)}"
 
     def _execute(self, frame: Frame) -> None:
-        """Run a batch and send its result; with more work at hand, the results go together."""
+        """Run a batch and send its result."""
         batch = self.batch(frame)
         began_ns = ended_ns = time.monotonic_ns()
         try:
@@ -163,23 +157,8 @@ class ModelLoop:
         except BaseException as error:
             ended_ns = max(ended_ns, time.monotonic_ns())
             batch.take_error(self.text_of(error))
-        self._send(batch.reply(ended_ns - began_ns), began_ns, ended_ns)
-
-    def _send(self, data: bytes, began_ns: int, ended_ns: int) -> None:
-        unsent = self._unsent
-        if not unsent:
-            self._unsent_since_ns = began_ns
-        unsent.append(data)
-        is_due = not self._runtime.work or ended_ns - self._unsent_since_ns > _COALESCE_NS
-        # The next batch may be this process's end: until results are sent, they are kept for the server.
-        if is_due or not self._runtime.keep_unsent(data):
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._unsent:
-            self._runtime.forget_unsent()
-            self._runtime.channel.send(b"".join(self._unsent))
-            self._unsent.clear()
+        # At once: the next batch may take long, or be this process's end.
+        self._runtime.channel.send(batch.reply(ended_ns - began_ns))
 
 
 class _AsyncLoop:

@@ -31,7 +31,6 @@ from naiad.worker.frames import (
     FLAG_FINAL,
     NO_BLOCK,
     PROGRESS,
-    UNSENT_BYTES,
     Frame,
     Kind,
     pack,
@@ -115,8 +114,7 @@ class Runtime:
             Kind.SEGMENT: self._map,
             Kind.SEGMENT_GONE: self._unmap,
         }
-        self._progress = memoryview(bytearray(PROGRESS.size + UNSENT_BYTES))
-        self._begun_id = self._unsent_size = 0
+        self._progress = memoryview(bytearray(PROGRESS.size))
         self._responses = ResponseWriter("", (), lambda text: self.log("WARNING", text))
 
     def begin(self, name: str, message: InitializeMessage) -> None:
@@ -124,31 +122,14 @@ class Runtime:
         self.is_decoupled = message["is_decoupled"]
         if message["progress"] is not None:
             segment, offset = message["progress"]
-            self._progress = self._mapping.view(segment, offset, PROGRESS.size + UNSENT_BYTES)
+            self._progress = self._mapping.view(segment, offset, PROGRESS.size)
         self._responses = ResponseWriter(name, message["outputs"], lambda text: self.log("WARNING", text))
 
     # What the loop needs.
 
     def note_begun(self, frame: Frame) -> None:
         """Let the server know, should this process die, that the batch has begun."""
-        self._begun_id = frame.id
-        PROGRESS.pack_into(self._progress, 0, frame.id, self._unsent_size)
-
-    def keep_unsent(self, data: bytes) -> bool:
-        """Keep frames where the server finds them, should this process die before it sends them. False: there is no room."""
-        start = PROGRESS.size + self._unsent_size
-        end = start + len(data)
-        if end > len(self._progress):
-            return False
-        self._progress[start:end] = data
-        self._unsent_size += len(data)
-        PROGRESS.pack_into(self._progress, 0, self._begun_id, self._unsent_size)
-        return True
-
-    def forget_unsent(self) -> None:
-        """Keep nothing: it is being sent."""
-        self._unsent_size = 0
-        PROGRESS.pack_into(self._progress, 0, self._begun_id, 0)
+        PROGRESS.pack_into(self._progress, 0, frame.id)
 
     def next_work(self) -> Frame:
         """Wait for the next frame that asks for work."""

@@ -4,15 +4,18 @@ import asyncio
 import logging
 import os
 import signal
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from event_loops import until
+from plans import plan
 from process_facts import is_alive
 
 from naiad.errors import InferenceServerError
 from naiad.execution.process.life.child import exit_watch
 from naiad.execution.process.life.death import BrokenWorkerError
+from naiad.execution.process.life.start import ImportedWorker, initialize
 from naiad.worker.frames import Kind, pack
 
 # What the worker does at the next frame.
@@ -313,3 +316,15 @@ def test_the_last_words_of_a_dead_worker_are_logged(with_worker, caplog):
     with caplog.at_level(logging.INFO, "naiad.model"):
         with_worker(work)
     assert {"[scripted scripted_0_0] working", "[scripted scripted_0_0] bad: \x1b[1m"} <= set(caplog.messages)
+
+
+def test_a_model_that_is_to_start_in_a_worker_that_has_died_fails_with_that_death(with_worker):
+    async def work(worker):
+        process = await worker.start("hello()\nos._exit(3)")
+        await worker.death()
+        imported = ImportedWorker(process, SimpleNamespace(close=lambda: None))
+        made = plan([], [])
+        with pytest.raises(InferenceServerError, match=r"failed to initialize model 'm': .* exited with code 3"):
+            await initialize(imported, made, made.instances[0])
+
+    with_worker(work)

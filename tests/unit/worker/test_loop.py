@@ -49,6 +49,32 @@ def test_each_request_of_a_batch_gets_its_own_response():
     assert run(lambda requests: [echo(request) for request in requests], ONE, TWO) == [[2], [3]]
 
 
+def test_an_answer_does_not_wait_for_the_batch_behind_it():
+    """The server sends short batches ahead; one of them may take for ever, or end the process."""
+    began, go, last = threading.Event(), threading.Event(), threading.Event()
+
+    def execute(requests):
+        value = requests[0].inputs()[0].as_numpy()[0]
+        if value == 0:
+            began.set()
+            go.wait(10)
+            requests[0].is_cancelled()  # Takes what has come meanwhile.
+        elif value == 2:
+            assert last.wait(10)
+        return [echo(request) for request in requests]
+
+    with running_worker(model_of(execute)) as worker:
+        peer = worker.peer
+        peer.execute(np.array([0], np.float32))
+        began.wait(10)
+        peer.execute(ONE)
+        peer.execute(TWO)
+        go.set()
+        assert [peer.said(peer.next_frame()) for _ in range(2)] == [[[1]], [[2]]]
+        last.set()
+        assert peer.said(peer.next_frame()) == [[3]]
+
+
 @pytest.mark.parametrize(
     ("returned", "text"),
     [

@@ -30,7 +30,7 @@ from naiad.execution.process.life.death import BrokenWorkerError, Death, Ending,
 from naiad.execution.process.life.settings import WorkerSettings
 from naiad.memory.arena import MEBIBYTE, Arena
 from naiad.memory.mapping import Mapping
-from naiad.worker.frames import NO_BLOCK, PROGRESS, UNSENT_BYTES, Frame, FrameReader, Kind, pack, unpack_blocks
+from naiad.worker.frames import NO_BLOCK, PROGRESS, Frame, Kind, pack, unpack_blocks
 
 # A worker that closed its socket usually ends at once.
 _END_SECONDS = 2.0
@@ -135,16 +135,21 @@ class WorkerProcess:
         """The process's number."""
         return self._launched.process.pid
 
-    def watch_progress(self) -> list[int]:
-        """Return the place, for INITIALIZE, where the worker is to write which batch it begins."""
-        self._progress = self.arena.allocate(PROGRESS.size + UNSENT_BYTES)
-        self.arena.view(self._progress)[: PROGRESS.size] = bytes(PROGRESS.size)
+    def watch_progress(self) -> list[int] | None:
+        """Return the place, for INITIALIZE, where the worker is to write which batch it begins; None when it is gone."""
+        if self.death is not None:
+            return None
+        self._progress = self.arena.allocate(PROGRESS.size)
+        self.arena.view(self._progress)[:] = bytes(PROGRESS.size)
         return [self._progress.segment, self._progress.offset]
 
     @property
     def begun_id(self) -> int:
         """The id of the last EXECUTE that the worker has begun, 0 for none; until `on_death` has returned."""
-        return self._read_progress()[0]
+        if not self._progress.size:
+            return 0
+        (begun_id,) = PROGRESS.unpack(self.arena.view(self._progress))
+        return int(begun_id)
 
     @property
     def takes_work(self) -> bool:
@@ -290,22 +295,6 @@ class WorkerProcess:
 
     # Start and end.
 
-    def _read_progress(self) -> tuple[int, bytes]:
-        """Return the id of the last EXECUTE that was begun, and the frames that the worker had still to send."""
-        if not self._progress.size:
-            return 0, b""
-        view = self.arena.view(self._progress)
-        begun_id, size = PROGRESS.unpack_from(view)
-        return begun_id, bytes(view[PROGRESS.size : PROGRESS.size + size])
-
-    def _take_unsent(self) -> None:
-        """Take what a worker had ready when it died: the batches before the one that ended it are done."""
-        try:
-            for frame in FrameReader().feed(self._read_progress()[1]):
-                self.on_frame(frame)
-        except ValueError as error:
-            self.on_broken(str(error))
-
     async def _wait_hello(self) -> None:
         timeout_s = self._settings.start_timeout_s
         try:
@@ -332,7 +321,6 @@ class WorkerProcess:
         returncode = self._launched.process.wait()
         try:
             self._socket.drain()
-            self._take_unsent()
         finally:
             self._output.finish()
             self._socket.close()
