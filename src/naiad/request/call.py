@@ -16,13 +16,23 @@ Buffer = bytes | bytearray | memoryview
 Parameter = str | int | bool | float
 
 
+@dataclass(frozen=True, slots=True)
+class RegionSlice:
+    """Bytes of a shared-memory region that a client registered: `size_bytes` of them from `offset` in the region `name`."""
+
+    name: str
+    offset: int
+    size_bytes: int
+
+
 @dataclass(slots=True)
 class CallInput:
     """One input tensor as it was sent.
 
     `shape` holds integers >= 0 as the client wrote them; `datatype` is any text. The elements are in exactly one of `buffer`
-    (binary form: little-endian, row-major, BYTES with length prefixes; a view of the received bytes) and `array` (a flat
-    array that a codec made from JSON or protobuf, in the numpy dtype of `datatype`; its length may not fit the shape).
+    (binary form: little-endian, row-major, BYTES with length prefixes; a view of the received bytes), `array` (a flat
+    array that a codec made from JSON or protobuf, in the numpy dtype of `datatype`; its length may not fit the shape) and
+    `region` (where the binary form lies in shared memory).
     """
 
     name: str
@@ -30,17 +40,20 @@ class CallInput:
     shape: list[int]
     buffer: Buffer | None = None
     array: np.ndarray[Any, Any] | None = None
+    region: RegionSlice | None = None
 
 
 @dataclass(slots=True)
 class CallOutput:
     """One requested output. `classification` is the number of classes wanted, 0 for the tensor itself; `is_binary` is whether
-    the client asked for the binary form (meant for the codec that writes the response).
+    the client asked for the binary form (meant for the codec that writes the response); `region` is where in shared memory
+    the binary form is to be put, None for the response itself.
     """
 
     name: str
     classification: int = 0
     is_binary: bool = False
+    region: RegionSlice | None = None
 
 
 class CallTemplate:

@@ -8,19 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from naiad.request.call import Parameter
+from naiad.request.call import Parameter, RegionSlice
 from naiad.tensor.datatype import Datatype
 
 
 @dataclass(slots=True)
 class OutputTensor:
     """One output: `array` has the client's shape and the numpy dtype of `datatype` (BF16 as uint16 bits, BYTES as an object
-    array of bytes) and is C-contiguous, or becomes so in the codec. It may be a view of a batch's output.
+    array of bytes) and is C-contiguous, or becomes so in the codec. It may be a view of a batch's output. `region` is set when
+    its elements have been put into a client's shared memory: `size_bytes` of them, and they stay out of the response.
     """
 
     name: str
     datatype: Datatype
     array: np.ndarray[Any, Any]
+    region: RegionSlice | None = None
 
 
 @dataclass(slots=True)

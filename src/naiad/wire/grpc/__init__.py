@@ -1,0 +1,1 @@
+"""gRPC's own framing, metadata and compression, without I/O."""

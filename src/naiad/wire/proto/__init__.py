@@ -1,0 +1,1 @@
+"""The inference service's protobuf messages, to calls and from responses."""
