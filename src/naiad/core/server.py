@@ -143,6 +143,12 @@ class InferenceServer:
             raise unavailable(f"model '{name}' version {model.plan.version} is not ready: {model.unready_reason}")
         return not self._is_draining and await model.check_ready()
 
+    def is_decoupled(self, name: str, version: str) -> bool:
+        """See `InferenceService.is_decoupled`."""
+        route = self._routes.get((name, version))
+        model = self._repository.find(name, version) if route is None else route.model
+        return model.plan.is_decoupled
+
     def server_metadata(self) -> ServerMetadata:
         """See `InferenceService.server_metadata`."""
         return ServerMetadata(self._identity.name, self._identity.version, EXTENSIONS)

@@ -86,6 +86,9 @@ class InferenceService(Protocol):
         Raises NOT_FOUND or UNAVAILABLE as the protocol says.
         """
 
+    def is_decoupled(self, name: str, version: str) -> bool:
+        """Return whether a model may give any number of responses to a request."""
+
     def server_metadata(self) -> ServerMetadata:
         """Return the server's name, version and extensions."""
 

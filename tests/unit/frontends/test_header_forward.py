@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from naiad.errors import Code, InferenceServerError
-from naiad.frontends.http.header_forward import HeaderForwarder
+from naiad.frontends.header_forward import HeaderForwarder
 
 
 def test_without_a_pattern_nothing_is_forwarded_and_re2_is_not_imported():
     script = (
-        "import sys; from naiad.frontends.http.header_forward import HeaderForwarder as F; "
+        "import sys; from naiad.frontends.header_forward import HeaderForwarder as F; "
         "assert F('').parameters([(b'a', b'b')]) == {}; assert 're2' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -28,8 +28,8 @@ class CallTransport(Protocol):
         """End the RPC with status OK, or with the status and text of `error`."""
 
     def when_writable(self, callback: Callable[[], None]) -> bool:
-        """Return whether the client keeps up with what was sent. When not, `callback` is called once as soon as it does again or
-        is gone.
+        """Return whether the client keeps up with what was sent. When not, `callback` is called once as soon as it does again
+        or is gone.
         """
 
     def hold_requests(self, is_held: bool) -> None:

@@ -1,1 +1,1 @@
-"""gRPC's own framing, metadata and compression, without I/O."""
+"""gRPC's own framing and request heads, without I/O."""

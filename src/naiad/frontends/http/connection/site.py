@@ -16,6 +16,7 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from naiad.errors import InferenceServerError, invalid_argument
+from naiad.frontends.header_forward import HeaderForwarder
 from naiad.frontends.http.access import AccessRules
 from naiad.frontends.http.codec_thread import CodecThread
 from naiad.frontends.http.connection.body import Body
@@ -37,7 +38,6 @@ from naiad.frontends.http.connection.infer import InferExchange
 from naiad.frontends.http.connection.known_heads import KnownHeads
 from naiad.frontends.http.connection.routes import HotKind, HotRoute, HotRoutes
 from naiad.frontends.http.cors import CorsPolicy
-from naiad.frontends.http.header_forward import HeaderForwarder
 from naiad.frontends.http.json_helper.process import JsonHelper
 from naiad.frontends.http.options import HttpOptions
 from naiad.frontends.http.status import STATUS_OF_CODE

@@ -18,14 +18,14 @@ _NAMES_REMEMBERED = 1024
 
 
 class HeaderForwarder:
-    """Raises INVALID_ARGUMENT for a pattern that isn't RE2; "" forwards nothing and imports nothing."""
+    """Raises INVALID_ARGUMENT for a pattern that isn't RE2, naming the flag; "" forwards nothing and imports nothing."""
 
     __slots__ = ("_key_of",)
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, flag: str = "--http-header-forward-pattern") -> None:
         self._key_of: Callable[[bytes], str] | None = None
         if pattern:
-            search = _compile(pattern).search
+            search = _compile(pattern, flag).search
             self._key_of = lru_cache(_NAMES_REMEMBERED)(lambda name: _key(name.decode("latin-1"), search))
 
     def parameters(self, headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -44,7 +44,7 @@ class HeaderForwarder:
         return found
 
 
-def _compile(pattern: str) -> Any:
+def _compile(pattern: str, flag: str) -> Any:
     import re2  # noqa: PLC0415 — a compiled library that most servers don't need
 
     options = re2.Options()
@@ -54,7 +54,7 @@ def _compile(pattern: str) -> Any:
         return re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0].decode("utf-8", "replace")
-        raise invalid_argument(f"--http-header-forward-pattern '{pattern}' is not an RE2 expression: {reason}") from error
+        raise invalid_argument(f"{flag} '{pattern}' is not an RE2 expression: {reason}") from error
 
 
 def _key(name: str, search: Callable[[str], object | None]) -> str:

@@ -1,0 +1,272 @@
+"""One HTTP/2 stream as the carrier of one RPC.
+
+Owns the call's state: message framing and packing both ways, its deadline, its single end, what the client may still send.
+Implements `call.CallTransport`. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from naiad.errors import Code, InferenceServerError, internal
+from naiad.frontends.grpc.call import Metadata, Rpc
+from naiad.frontends.grpc.status import STATUS_OF_CODE
+from naiad.request.call import Buffer
+from naiad.wire.compression import decompress
+from naiad.wire.grpc.framing import FramedMessage, MessageReader, prefix
+from naiad.wire.grpc.head import CODINGS, CallHead, check_flag, status_fields
+
+if TYPE_CHECKING:
+    from naiad.frontends.grpc.connection.connection import GrpcConnection
+
+# A client that leaves more than this unread is waited for.
+MAX_QUEUED_BYTES = 1 << 20
+# Empty and tiny frames cost what full ones do: a message may come in so many of them.
+_MAX_TINY_FRAMES = 65536
+_TINY_FRAME_BYTES = 256
+
+_STARTED = ((b":status", b"200"), (b"content-type", b"application/grpc"), (b"grpc-accept-encoding", CODINGS))
+_ENDED_WELL = ((b"grpc-status", b"0"),)
+
+_log = logging.getLogger("naiad.grpc")
+
+
+class GrpcStream:
+    """See the module. `begin` starts the RPC; `take`, `half_close` and `close` are the connection's."""
+
+    __slots__ = (
+        "_connection",
+        "_deadline",
+        "_head",
+        "_id",
+        "_is_held",
+        "_is_started",
+        "_reader",
+        "_rpc",
+        "_tiny_frames",
+        "_unconsumed",
+        "_waiting",
+        "has_ended",
+        "is_half_closed",
+        "metadata",
+        "response_coding",
+    )
+
+    def __init__(self, connection: GrpcConnection, stream_id: int, head: CallHead, metadata: Metadata) -> None:
+        self._connection = connection
+        self._id = stream_id
+        self._head = head
+        self.metadata = metadata
+        self._reader = MessageReader(connection.site.options.max_message_size)
+        self._rpc: Rpc | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._waiting: list[Callable[[], None]] = []
+        self._unconsumed = 0
+        self._tiny_frames = 0
+        self._is_started = False
+        self._is_held = False
+        self.has_ended = False
+        self.is_half_closed = False
+        self.response_coding = "identity"
+
+    def begin(self) -> None:
+        """Start the RPC that the head asks for, or refuse it."""
+        head = self._head
+        if head.http_status != 200:
+            self._refuse_http(head.http_status)
+            return
+        if head.error is not None:
+            self.finish(head.error)
+            return
+        try:
+            method = self._connection.site.method(head.path, self.metadata)
+            if head.timeout_s is not None:
+                self._start_deadline(head.timeout_s)
+            if method.category == "inference" and self._connection.site.options.response_compression_level:
+                self.response_coding = "gzip" if "gzip" in head.accepted else "identity"
+            if not self.has_ended:
+                self._rpc = method.start(self)
+        except InferenceServerError as error:
+            self.finish(error)
+        except Exception:
+            self._fail_by_fault()
+
+    def take(self, data: bytes) -> None:
+        """Take a piece of the request's body."""
+        size = len(data)
+        if self._is_held:
+            self._unconsumed += size
+        elif size:
+            self._connection.engine.consume(size, self._id)
+        if self.has_ended:
+            return
+        if size < _TINY_FRAME_BYTES and not self._count_tiny():
+            return
+        try:
+            for message in self._reader.feed(data):
+                self._tiny_frames = 0
+                if self._rpc is not None:
+                    self._rpc.on_message(self._unpacked(message))
+        except InferenceServerError as error:
+            self._stop(error)
+        except Exception:
+            self._fail_by_fault()
+
+    def half_close(self) -> None:
+        """The client sends nothing further."""
+        self.is_half_closed = True
+        if self.has_ended or self._rpc is None:
+            return
+        try:
+            if not self._reader.is_between_messages:
+                raise internal("the request ended within a message: its length says more than the body holds")
+            self._rpc.on_half_close()
+        except InferenceServerError as error:
+            self._stop(error)
+        except Exception:
+            self._fail_by_fault()
+
+    def close(self) -> None:
+        """The stream is over, by its end or by a reset, or its connection is."""
+        rpc, self._rpc = self._rpc, None
+        has_ended, self.has_ended = self.has_ended, True
+        self._cancel_deadline()
+        if not has_ended and rpc is not None:
+            rpc.on_cancel(None)
+        self._wake()
+
+    def send(self, message: Sequence[Buffer]) -> None:
+        """See `CallTransport.send`."""
+        if self.has_ended:
+            return
+        engine, stream_id = self._connection.engine, self._id
+        if not self._is_started:
+            self._start()
+        is_packed = self.response_coding != "identity"
+        if is_packed:
+            message = [self._connection.site.pack(message)]
+        size = len(message[0]) if len(message) == 1 else sum(map(len, message))
+        if size <= _JOINED_BYTES:
+            engine.send_data(stream_id, b"".join((prefix(size, is_packed), *message)))
+        else:
+            engine.send_data(stream_id, prefix(size, is_packed))
+            for buffer in message:
+                engine.send_data(stream_id, buffer)
+        self._connection.flush_soon()
+
+    def finish(self, error: InferenceServerError | None = None) -> None:
+        """See `CallTransport.finish`."""
+        if self.has_ended:
+            return
+        self.has_ended = True
+        self._cancel_deadline()
+        self._rpc = None
+        trailers = _ENDED_WELL if error is None else status_fields(STATUS_OF_CODE[error.code], error.message)
+        engine = self._connection.engine
+        if self._is_started:
+            engine.send_trailers(self._id, trailers)
+        else:
+            engine.respond(self._id, (*_STARTED, *trailers), is_end=True)
+        if not self.is_half_closed:
+            self._connection.reset_when_sent(self._id)
+        self._connection.flush_soon()
+
+    def fail(self, error: InferenceServerError) -> None:
+        """End the call from the server's side: the RPC is told."""
+        rpc = self._rpc
+        if not self.has_ended:
+            self.finish(error)
+            if rpc is not None:
+                rpc.on_cancel(error)
+
+    def when_writable(self, callback: Callable[[], None]) -> bool:
+        """See `CallTransport.when_writable`."""
+        if self.has_ended or self.is_writable():
+            return True
+        self._waiting.append(callback)
+        return False
+
+    def is_writable(self) -> bool:
+        """Return whether little enough waits for the client."""
+        connection = self._connection
+        return not connection.is_paused and connection.engine.queued_bytes(self._id) < MAX_QUEUED_BYTES
+
+    def wake_if_writable(self) -> None:
+        """Call those who wait for the client, when it keeps up again."""
+        if self._waiting and (self.has_ended or self.is_writable()):
+            self._wake()
+
+    def hold_requests(self, is_held: bool) -> None:
+        """See `CallTransport.hold_requests`."""
+        self._is_held = is_held
+        if not is_held and self._unconsumed:
+            self._connection.engine.consume(self._unconsumed, self._id)
+            self._unconsumed = 0
+            self._connection.flush_soon()
+
+    def _start(self) -> None:
+        self._is_started = True
+        fields = _STARTED
+        if self.response_coding != "identity":
+            fields = (*_STARTED, (b"grpc-encoding", self.response_coding.encode()))  # type: ignore[assignment]
+        self._connection.engine.respond(self._id, fields)
+
+    def _unpacked(self, message: FramedMessage) -> Buffer:
+        if not message.is_compressed:
+            return message.data
+        coding = self._head.coding
+        check_flag(True, coding)
+        return decompress(message.data, coding, self._connection.site.options.max_message_size)
+
+    def _count_tiny(self) -> bool:
+        self._tiny_frames += 1
+        if self._tiny_frames <= _MAX_TINY_FRAMES:
+            return True
+        self._stop(
+            InferenceServerError(Code.RESOURCE_EXHAUSTED, f"a message in more than {_MAX_TINY_FRAMES} tiny frames is refused")
+        )
+        return False
+
+    def _start_deadline(self, timeout_s: float) -> None:
+        if timeout_s < _EXPIRED_SECONDS:
+            self._expire()
+        else:
+            self._deadline = self._connection.site.loop.call_later(timeout_s, self._expire)
+
+    def _expire(self) -> None:
+        self.fail(InferenceServerError(Code.DEADLINE_EXCEEDED, "Deadline Exceeded: the call's grpc-timeout has passed"))
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _stop(self, error: InferenceServerError) -> None:
+        """End the call with an error of this side, and what runs for it."""
+        self.fail(error)
+
+    def _fail_by_fault(self) -> None:
+        _log.exception("a call failed by a fault of the server")
+        self.fail(internal("internal error, see the server's log"))
+
+    def _refuse_http(self, status: int) -> None:
+        """Answer what is no gRPC call with a status of HTTP."""
+        self.has_ended = True
+        self._connection.engine.respond(self._id, ((b":status", b"%d" % status),), is_end=True)
+        if not self.is_half_closed:
+            self._connection.reset_when_sent(self._id)
+        self._connection.flush_soon()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+
+# One piece costs less than several, until copying it costs more.
+_JOINED_BYTES = 4096
+# A deadline nearer than this has passed before anything could be done.
+_EXPIRED_SECONDS = 20e-6

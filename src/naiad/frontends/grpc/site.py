@@ -1,0 +1,81 @@
+"""What all connections of one gRPC listener share: the RPCs, who may call them, heads that were read before.
+
+Owns these. `server.assembly` makes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Sequence
+from hmac import compare_digest
+from typing import TYPE_CHECKING
+
+from naiad.errors import unavailable, unimplemented
+from naiad.frontends.grpc.call import Metadata, RpcMethod
+from naiad.frontends.grpc.options import GrpcOptions
+from naiad.request.call import Buffer
+from naiad.wire.grpc.head import CallHead, read_head
+
+if TYPE_CHECKING:
+    from naiad.frontends.grpc.connection.connection import GrpcConnection
+
+_MOST_HEADS = 1024
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+
+
+class GrpcSite:
+    """See the module. Loop thread only."""
+
+    def __init__(self, methods: Sequence[RpcMethod], options: GrpcOptions, loop: asyncio.AbstractEventLoop) -> None:
+        self.options = options
+        self.loop = loop
+        self.connections: set[GrpcConnection] = set()
+        self._methods = {method.path: method for method in methods}
+        self._heads: dict[tuple[tuple[bytes, bytes], ...], CallHead] = {}
+        self._key_of_category = {
+            category: (f"triton-grpc-protocol-{group.header}".lower().encode(), group.value.encode())
+            for group in options.restricted
+            for category in group.apis
+        }
+
+    def admit(self, connection: GrpcConnection) -> bool:
+        """Take a new connection; return False when there are too many."""
+        if len(self.connections) >= self.options.max_connections:
+            return False
+        self.connections.add(connection)
+        return True
+
+    def forget(self, connection: GrpcConnection) -> None:
+        """A connection is gone."""
+        self.connections.discard(connection)
+
+    def head(self, fields: tuple[tuple[bytes, bytes], ...]) -> CallHead:
+        """Return what a request's head says; one that came before to the byte is known."""
+        head = self._heads.get(fields)
+        if head is None:
+            head = read_head(fields)
+            if len(self._heads) >= _MOST_HEADS:
+                self._heads.clear()
+            if sum(len(name) + len(value) for name, value in fields) <= _LONGEST_HEAD_BYTES:
+                self._heads[fields] = head
+        return head
+
+    def method(self, path: bytes, metadata: Metadata) -> RpcMethod:
+        """Return the RPC of a path. Raises UNIMPLEMENTED when there is none and UNAVAILABLE when it is restricted."""
+        method = self._methods.get(path)
+        if method is None:
+            name = path[:200].decode("latin-1")
+            raise unimplemented(f"there is no RPC '{name}' here; services are listed by server reflection")
+        key = self._key_of_category.get(method.category)
+        if key is not None and not any(name == key[0] and compare_digest(value, key[1]) for name, value in metadata):
+            raise unavailable(f"This protocol is restricted, expecting header '{key[0].decode()}'")
+        return method
+
+    def pack(self, message: Sequence[Buffer]) -> bytes:
+        """Return a response message packed with gzip."""
+        packer = zlib.compressobj(self.options.response_compression_level, zlib.DEFLATED, _GZIP_WINDOW)
+        return b"".join([*map(packer.compress, message), packer.flush()])
+
+
+_LONGEST_HEAD_BYTES = 2048
