@@ -66,6 +66,16 @@ class ServerOptions:
     strict_readiness: bool = option(
         Flag("strict-readiness", _SERVER, Bool(), True, "The server is ready only when all its models are.")
     )
+    allow_client_shm: bool = option(
+        Flag(
+            "allow-client-shm",
+            _SERVER,
+            Bool(),
+            False,
+            "Let clients register shared memory by its name, for tensors in it. Whoever reaches the server may name any shared "
+            "memory object that the server's user can open.",
+        )
+    )
 
     model_repository: tuple[Path, ...] = option(
         Flag(

@@ -44,7 +44,6 @@ _TRACE = "tracing isn't built yet"
 _CACHE = "the response cache isn't built yet"
 _RATE = "the rate limiter isn't built yet"
 _GPU = "models on GPUs aren't built yet"
-_SHM = "shared memory of clients isn't built yet"
 _SAGEMAKER = "the SageMaker endpoints aren't built yet"
 _VERTEX = "the Vertex AI endpoints aren't built yet"
 _AGENTS = "repository agents aren't built yet"
@@ -108,7 +107,6 @@ _PARTLY_ACCEPTED = (
     UnbuiltFlag("rate-limit", _RATE, Choice(("off", "execution_count")), "off"),
     UnbuiltFlag("pinned-memory-pool-byte-size", _GPU, Int(), 0),
     UnbuiltFlag("buffer-manager-thread-count", "copying in threads of their own isn't built yet", Int(), 0),
-    UnbuiltFlag("allow-client-shm", _SHM, Bool(), False),
     UnbuiltFlag("strict-model-config", "use --disable-auto-complete-config", Bool(), False),
     UnbuiltFlag("allow-sagemaker", _SAGEMAKER, Bool(), False),
     UnbuiltFlag("allow-vertex-ai", _VERTEX, Bool(), False),
