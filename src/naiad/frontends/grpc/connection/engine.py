@@ -140,7 +140,7 @@ class Http2Engine:
         try:
             self._connection.acknowledge_received_data(size, stream_id)
         except (ngh2.NGH2Error, ValueError):
-            # The stream is over: its bytes have been given back to the connection already.
+            # The connection is over: nobody waits for its windows.
             return
 
     def queued_bytes(self, stream_id: int | None = None) -> int:
@@ -173,7 +173,7 @@ class Http2Engine:
     def _tell(self) -> None:
         handler = self._handler
         # Told apart by exact type: the classes have no subclasses, and `isinstance` for each would cost more.
-        events: list[Any] = self._connection.events()  # type: ignore[assignment]
+        events: list[Any] = self._connection.events()
         for event in events:
             kind = type(event)
             if kind is ngh2.DataReceived:

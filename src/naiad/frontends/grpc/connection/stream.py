@@ -136,6 +136,8 @@ class GrpcStream:
         self._cancel_deadline()
         if not has_ended and rpc is not None:
             rpc.on_cancel(None)
+        # What was held back counts against the whole connection until it is given back, also when its stream is over.
+        self.hold_requests(False)
         self._wake()
 
     def send(self, message: Sequence[Buffer]) -> None:
