@@ -41,5 +41,4 @@ class GrpcOptions:
     max_connections: int = 4096
     response_compression_level: int = 0
     restricted: tuple[RestrictedGroup, ...] = ()
-    header_forward_pattern: str = ""
     keep_alive: KeepAlive = KeepAlive()
