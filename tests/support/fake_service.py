@@ -8,7 +8,15 @@ from typing import Any
 from naiad.errors import invalid_argument, not_found
 from naiad.request.call import InferCall
 from naiad.request.responder import ResponseSink
-from naiad.request.service import IndexEntry, InferHandle, ModelMetadata, ServerMetadata, TensorMetadata
+from naiad.request.service import (
+    CudaRegion,
+    IndexEntry,
+    InferHandle,
+    ModelMetadata,
+    ServerMetadata,
+    SystemRegion,
+    TensorMetadata,
+)
 
 
 class FakeService:
@@ -24,6 +32,8 @@ class FakeService:
         self.unloaded: list[tuple[str, bool]] = []
         self.asked: list[tuple[str, str]] = []
         self.index_filters: list[bool] = []
+        self.regions: dict[str, SystemRegion] = {}
+        self.cuda_handles: list[tuple[str, bytes, int, int]] = []
 
     def infer(self, call: InferCall, sink: ResponseSink) -> InferHandle:
         raise AssertionError("the app never runs an inference")
@@ -89,6 +99,33 @@ class FakeService:
             raise invalid_argument("'log_info' must be true or false")
         self.logs = {**self.logs, **settings}
         return self.logs
+
+    def check_regions_allowed(self) -> None:
+        self._fail()
+
+    def register_system_region(self, name: str, key: str, offset: int, byte_size: int) -> None:
+        self._fail()
+        self.regions[name] = SystemRegion(name, key, offset, byte_size)
+
+    def unregister_system_region(self, name: str) -> None:
+        self._fail()
+        for known in [name] if name else list(self.regions):
+            self.regions.pop(known, None)
+
+    def system_regions(self, name: str) -> list[SystemRegion]:
+        self._fail()
+        return [region for region in self.regions.values() if name in ("", region.name)]
+
+    def register_cuda_region(self, name: str, raw_handle: bytes, device_id: int, byte_size: int) -> None:
+        self._fail()
+        self.cuda_handles.append((name, raw_handle, device_id, byte_size))
+
+    def unregister_cuda_region(self, name: str) -> None:
+        self._fail()
+
+    def cuda_regions(self, name: str) -> list[CudaRegion]:
+        self._fail()
+        return []
 
     def _fail(self) -> None:
         if self.fault is not None:

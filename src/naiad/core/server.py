@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from naiad.config.plan import TensorPlan
 from naiad.core.classification import ClassifyingSink
+from naiad.core.client_memory import ClientMemory, uses_regions
 from naiad.core.validate import CallValidator
 from naiad.errors import DecoupledModelError, InferenceServerError, invalid_argument, unavailable
 from naiad.repository.manager import RepositoryManager
@@ -21,19 +22,23 @@ from naiad.request.call import InferCall
 from naiad.request.request import InferRequest, Sequence
 from naiad.request.responder import Responder, ResponseSink
 from naiad.request.service import (
+    CudaRegion,
     IndexEntry,
     InferHandle,
     ModelMetadata,
     ServerMetadata,
+    SystemRegion,
     TensorMetadata,
 )
 
-# In Triton's order. Only what is built: unload_dependents, sequence, the shared memories and trace join when they are.
+# In Triton's order. Only what is built: unload_dependents, sequence, and trace join when they are.
 EXTENSIONS = (
     "classification",
     "model_repository",
     "schedule_policy",
     "model_configuration",
+    "system_shared_memory",
+    "cuda_shared_memory",
     "binary_tensor_data",
     "parameters",
     "statistics",
@@ -75,10 +80,18 @@ class _Route:
 class InferenceServer:
     """See `InferenceService`. `begin_drain` and `wait_idle` are for the process that stops it."""
 
-    def __init__(self, identity: Identity, repository: RepositoryManager, logs: LogControl, is_strict_readiness: bool) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        repository: RepositoryManager,
+        logs: LogControl,
+        client_memory: ClientMemory,
+        is_strict_readiness: bool,
+    ) -> None:
         self._identity = identity
         self._repository = repository
         self._logs = logs
+        self._client_memory = client_memory
         self._is_strict_readiness = is_strict_readiness
         self._routes: dict[tuple[str, str], _Route] = {}
         self._is_loaded = False
@@ -90,6 +103,9 @@ class InferenceServer:
         """See `InferenceService.infer`."""
         if self._is_draining:
             raise unavailable("the server is shutting down and takes no new inference requests")
+        # A template never stands for a call with regions.
+        if call.template is None and uses_regions(call):
+            return self._client_memory.infer(call, sink, self.infer)
         received_ns = _now_ns()
         route = self._routes.get((call.model_name, call.model_version)) or self._find_route(call)
         checked = route.check(call)
@@ -200,6 +216,34 @@ class InferenceServer:
     def update_log_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """See `InferenceService.update_log_settings`."""
         return self._logs.update(settings)
+
+    def check_regions_allowed(self) -> None:
+        """See `InferenceService.check_regions_allowed`."""
+        self._client_memory.check_allowed()
+
+    def register_system_region(self, name: str, key: str, offset: int, byte_size: int) -> None:
+        """See `InferenceService.register_system_region`."""
+        self._client_memory.register_system_region(name, key, offset, byte_size)
+
+    def unregister_system_region(self, name: str) -> None:
+        """See `InferenceService.unregister_system_region`."""
+        self._client_memory.unregister_system_region(name)
+
+    def system_regions(self, name: str) -> list[SystemRegion]:
+        """See `InferenceService.system_regions`."""
+        return self._client_memory.system_regions(name)
+
+    def register_cuda_region(self, name: str, raw_handle: bytes, device_id: int, byte_size: int) -> None:
+        """See `InferenceService.register_cuda_region`."""
+        self._client_memory.register_cuda_region(name, raw_handle, device_id, byte_size)
+
+    def unregister_cuda_region(self, name: str) -> None:
+        """See `InferenceService.unregister_cuda_region`."""
+        self._client_memory.unregister_cuda_region(name)
+
+    def cuda_regions(self, name: str) -> list[CudaRegion]:
+        """See `InferenceService.cuda_regions`."""
+        return self._client_memory.cuda_regions(name)
 
     def mark_loaded(self) -> None:
         """Say that all models of the start have been tried: from here on `ready` tells about the models."""

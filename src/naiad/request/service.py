@@ -63,6 +63,25 @@ class IndexEntry:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class SystemRegion:
+    """A registered region of system shared memory: `byte_size` bytes from `offset` in the POSIX object `key`."""
+
+    name: str
+    key: str
+    offset: int
+    byte_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CudaRegion:
+    """A registered region of a GPU's memory."""
+
+    name: str
+    device_id: int
+    byte_size: int
+
+
 class InferenceService(Protocol):
     """What the server does for its frontends. Every method may raise InferenceServerError."""
 
@@ -115,3 +134,28 @@ class InferenceService(Protocol):
 
     def update_log_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Change log settings (members that are None stay) and return all of them."""
+
+    def check_regions_allowed(self) -> None:
+        """Raise UNIMPLEMENTED where the operator doesn't allow clients to register memory: a codec asks before it reads."""
+
+    def register_system_region(self, name: str, key: str, offset: int, byte_size: int) -> None:
+        """Know `byte_size` bytes from `offset` in the POSIX shared memory object `key` as the region `name`.
+
+        Raises UNIMPLEMENTED where the operator doesn't allow it, ALREADY_EXISTS for a name in use, INVALID_ARGUMENT for a key,
+        offset or size that can't be, INTERNAL for an object that can't be opened.
+        """
+
+    def unregister_system_region(self, name: str) -> None:
+        """Forget that region, if there is one, or all for ""; requests that use it go on. UNIMPLEMENTED where not allowed."""
+
+    def system_regions(self, name: str) -> list[SystemRegion]:
+        """Return that region, or all for "". Raises NOT_FOUND for a name that isn't registered."""
+
+    def register_cuda_region(self, name: str, raw_handle: bytes, device_id: int, byte_size: int) -> None:
+        """Refuse: INVALID_ARGUMENT, as no GPU is supported. UNIMPLEMENTED where the operator doesn't allow it."""
+
+    def unregister_cuda_region(self, name: str) -> None:
+        """Do nothing, as there is no such region. UNIMPLEMENTED where the operator doesn't allow it."""
+
+    def cuda_regions(self, name: str) -> list[CudaRegion]:
+        """Return none for "". Raises NOT_FOUND for any name."""

@@ -15,6 +15,7 @@ from naiad.backends.python.settings import with_environment_flags
 from naiad.backends.table import BackendTable
 from naiad.clock import LoopClock
 from naiad.config.options import ServerOptions
+from naiad.core.client_memory import ClientMemory
 from naiad.core.server import Identity, InferenceServer, LogControl
 from naiad.execution.placement import TurnBudget
 from naiad.execution.process.context import WorkerHost
@@ -102,7 +103,8 @@ def assemble(
     loader = Loader(models.backends, load_settings, WorkerLoader(workers))
     repository = RepositoryManager(loader, runtime, options.model_load_thread_count)
     repository.announce(models.found)
-    core = InferenceServer(Identity(options.id, __version__), repository, logs, options.strict_readiness)
+    client_memory = ClientMemory(options.allow_client_shm, pool.submit)
+    core = InferenceServer(Identity(options.id, __version__), repository, logs, client_memory, options.strict_readiness)
     workers.service = core
     registry = MetricsRegistry(
         counter_latencies=options.metrics_config.counter_latencies,

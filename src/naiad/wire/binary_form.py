@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from naiad.request.call import Buffer, CallOutput, InferCall
+from naiad.request.call import Buffer, CallOutput, InferCall, RegionSlice
 from naiad.request.response import InferResponse, OutputTensor
 from naiad.tensor import bytes_tensor
 from naiad.tensor.datatype import BY_NAME
@@ -22,7 +22,8 @@ from naiad.wire.limits import RequestLimits
 
 
 def request_in_binary_form(body: Buffer, header_length: int, limits: RequestLimits) -> tuple[bytes, list[Buffer]]:
-    """Return the JSON part and the blobs of a request that says the same as `body` with all tensors in the binary section.
+    """Return the JSON part and the blobs of a request that says the same as `body` with all tensors in the binary section, but
+    for those in shared memory.
 
     `header_length` is the size of the JSON part in bytes. Raises InferenceServerError for what is wrong with the tensors; other
     members are taken over as they are, for whoever reads the result to check.
@@ -33,7 +34,9 @@ def request_in_binary_form(body: Buffer, header_length: int, limits: RequestLimi
     blobs: list[Buffer] = []
     inputs = read_inputs(document, view, header_length, "", limits)
     for item, read in zip(document["inputs"] if inputs else (), inputs):
-        blob = read.buffer if read.array is None else _bytes_of(read.array)
+        if read.region is not None:
+            continue
+        blob = read.buffer if read.array is None else bytes_of(read.array)
         item.pop("data", None)
         item["parameters"] = {**item.get("parameters", {}), "binary_data_size": len(blob or b"")}
         blobs.append(blob or b"")
@@ -43,7 +46,7 @@ def request_in_binary_form(body: Buffer, header_length: int, limits: RequestLimi
 def response_as_parts(response: InferResponse, call: InferCall) -> tuple[dict[str, Any], list[Buffer]]:
     """Return a response and the forms that `call` asks for as a JSON value and the outputs' bytes."""
     is_binary = {output.name: output.is_binary for output in call.outputs}
-    blobs = [_bytes_of(output.array) for output in response.outputs]
+    blobs = [bytes_of(output.array) if output.region is None else b"" for output in response.outputs]
     outputs = [
         {
             "name": output.name,
@@ -51,6 +54,7 @@ def response_as_parts(response: InferResponse, call: InferCall) -> tuple[dict[st
             "shape": list(output.array.shape),
             "size": len(blob),
             "is_binary": is_binary.get(output.name, call.binary_output),
+            "is_in_region": output.region is not None,
         }
         for output, blob in zip(response.outputs, blobs)
     ]
@@ -80,6 +84,9 @@ def response_of_parts(meta: dict[str, Any], body: Buffer) -> tuple[InferResponse
 
 def _output(item: dict[str, Any], blob: memoryview) -> OutputTensor:
     datatype, shape = BY_NAME[item["datatype"]], tuple(item["shape"])
+    if item["is_in_region"]:
+        # Only its shape is written: an array of that shape which takes no memory.
+        return OutputTensor(item["name"], datatype, np.broadcast_to(np.uint8(0), shape), RegionSlice("", 0, 0))
     if not datatype.size_bytes:
         elements = bytes_tensor.decode(blob, len(blob))
         return OutputTensor(item["name"], datatype, bytes_tensor.as_array(elements, shape))
@@ -87,7 +94,8 @@ def _output(item: dict[str, Any], blob: memoryview) -> OutputTensor:
     return OutputTensor(item["name"], datatype, array.reshape(shape))
 
 
-def _bytes_of(array: np.ndarray[Any, Any]) -> Buffer:
+def bytes_of(array: np.ndarray[Any, Any]) -> Buffer:
+    """Return a tensor's binary form: a view where the array lies as that, else a copy."""
     if array.dtype.hasobject:
         return bytes_tensor.encode(_elements(array))
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""

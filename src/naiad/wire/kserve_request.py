@@ -6,10 +6,10 @@ shapes and sizes that don't fit one are found later. Members it doesn't know are
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
-from naiad.errors import InferenceServerError, invalid_argument, unimplemented
-from naiad.request.call import Buffer, CallInput, CallOutput, InferCall
+from naiad.errors import InferenceServerError, invalid_argument
+from naiad.request.call import Buffer, CallInput, CallOutput, InferCall, RegionSlice
 from naiad.tensor.datatype import BY_NAME
 from naiad.wire.call_templates import CallTemplates
 from naiad.wire.json_data import decode_data
@@ -46,7 +46,7 @@ def decode_infer(
 
     `header_length` is the size of the JSON part in bytes: None when there is no such header and all of `body` is JSON, 0 for a
     raw binary request, whose body is the one input's bytes. `templates` remembers texts between calls. Raises INVALID_ARGUMENT
-    for everything that is wrong with the message, and UNIMPLEMENTED for tensors in shared memory.
+    for everything that is wrong with the message.
     """
     view = memoryview(body)
     size = len(view)
@@ -99,6 +99,8 @@ def read_inputs(
                 )
             read.buffer = view[position:end]
             position = end
+        elif "shared_memory_region" in parameters:
+            read.region = _read_region(f"input '{read.name}'", parameters)
         else:
             _read_json_data(read, item, limits)
         inputs.append(read)
@@ -146,7 +148,7 @@ def _has_binary_data(read: CallInput, item: dict[str, Any], parameters: Any) -> 
     if type(parameters) is not dict:
         raise invalid_argument(f"'parameters' of input '{read.name}' must be an object, got {describe(parameters)}")
     is_binary = "binary_data_size" in parameters
-    if "shared_memory_region" in parameters or is_binary == ("data" in item):
+    if is_binary + ("data" in item) + ("shared_memory_region" in parameters) != 1:
         _refuse_sources(read.name, item, parameters)
     if is_binary:
         size = parameters["binary_data_size"]
@@ -155,15 +157,12 @@ def _has_binary_data(read: CallInput, item: dict[str, Any], parameters: Any) -> 
     return is_binary
 
 
-def _refuse_sources(name: str, item: dict[str, Any], parameters: dict[str, Any]) -> None:
-    """Raise for an input with no source of data, with several, or with shared memory."""
+def _refuse_sources(name: str, item: dict[str, Any], parameters: dict[str, Any]) -> NoReturn:
+    """Raise for an input with no source of data, or with several."""
     sources: list[str] = [key for key in ("binary_data_size", "shared_memory_region") if key in parameters]
     if "data" in item:
         sources.append("data")
-    if len(sources) != 1:
-        raise _sources_error(name, sources)
-    _check_region(f"input '{name}'", parameters)
-    raise _no_shared_memory(f"input '{name}'")
+    raise _sources_error(name, sources)
 
 
 def _sources_error(name: str, sources: list[str]) -> InferenceServerError:
@@ -208,26 +207,22 @@ def _read_output(item: Any, index: int) -> CallOutput:
     if classes != 0 or type(classes) is not int:
         unsigned(f"'classification' of output '{name}'", classes, _INT32_MAX)
     if "shared_memory_region" in parameters:
-        _refuse_output_region(name, classes, is_binary, parameters)
+        if classes or is_binary:
+            other = "classification" if classes else "binary_data"
+            raise invalid_argument(
+                f"output '{name}' can't have both 'shared_memory_region' and '{other}': set only one of them"
+            )
+        return CallOutput(name, region=_read_region(f"output '{name}'", parameters))
     return CallOutput(name, classes, is_binary)
 
 
-def _refuse_output_region(name: str, classes: int, is_binary: bool, parameters: dict[str, Any]) -> None:
-    if classes or is_binary:
-        other = "classification" if classes else "binary_data"
-        raise invalid_argument(f"output '{name}' can't have both 'shared_memory_region' and '{other}': set only one of them")
-    _check_region(f"output '{name}'", parameters)
-    raise _no_shared_memory(f"output '{name}'")
-
-
-def _check_region(what: str, parameters: dict[str, Any]) -> None:
-    _text(f"'shared_memory_region' of {what}", parameters["shared_memory_region"])
-    for key in ("shared_memory_offset", "shared_memory_byte_size"):
-        unsigned(f"'{key}' of {what}", parameters.get(key, 0), UINT64_MAX)
-
-
-def _no_shared_memory(what: str) -> InferenceServerError:
-    return unimplemented(f"{what} is in shared memory: shared memory isn't available in this build, send the tensor itself")
+def _read_region(what: str, parameters: dict[str, Any]) -> RegionSlice:
+    name = _text(f"'shared_memory_region' of {what}", parameters["shared_memory_region"])
+    offset = unsigned(f"'shared_memory_offset' of {what}", parameters.get("shared_memory_offset", 0), UINT64_MAX)
+    if "shared_memory_byte_size" not in parameters:
+        raise invalid_argument(f"{what} is in shared memory region '{name[:256]}': 'shared_memory_byte_size' is missing")
+    size_bytes = unsigned(f"'shared_memory_byte_size' of {what}", parameters["shared_memory_byte_size"], UINT64_MAX)
+    return RegionSlice(name, offset, size_bytes)
 
 
 def _text(what: str, value: Any) -> str:

@@ -77,9 +77,9 @@ def encode_infer(response: InferResponse, call: InferCall, templates: ResponseTe
 
     An output has the form that the call's entry for it asks for (the last one, where it is listed twice), or the call's default
     when it isn't listed. Members: id (unless empty), model_name, model_version, parameters (unless empty), outputs; of an
-    output: name, datatype, shape, then parameters or data. Raises INVALID_ARGUMENT for an output that JSON can't hold,
-    UNIMPLEMENTED for a response parameter of bytes, INTERNAL for another that JSON can't hold. `templates` remembers texts
-    between responses.
+    output: name, datatype, shape, then parameters or data, neither for one in shared memory. Raises INVALID_ARGUMENT for an
+    output that JSON can't hold, UNIMPLEMENTED for a response parameter of bytes, INTERNAL for another that JSON can't hold.
+    `templates` remembers texts between responses.
     """
     if templates is None or call.template is None:
         return _encode(response, call)
@@ -101,7 +101,9 @@ def _encode(response: InferResponse, call: InferCall) -> EncodedResponse:
     outputs = document["outputs"] = []
     for output in response.outputs:
         entry = {"name": output.name, "datatype": output.datatype.name, "shape": output.array.shape}
-        if is_binary.get(output.name, call.binary_output):
+        if output.region is not None:
+            pass  # its elements are where the client wants them
+        elif is_binary.get(output.name, call.binary_output):
             entry["parameters"] = {"binary_data_size": _add_blob(output, buffers)}
         else:
             entry["data"] = encode_data(output)

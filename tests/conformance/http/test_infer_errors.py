@@ -155,11 +155,12 @@ def test_an_output_in_shared_memory_has_no_other_form(refuse, other):
     assert "can't have both 'shared_memory_region' and" in refuse("echo", tensor(), outputs=outputs)
 
 
-def test_shared_memory_that_is_not_there_is_501(ask, error):
+def test_a_region_that_is_not_registered_is_404(ask, error):
     item = {
         "name": "X",
         "shape": [1, 2],
         "datatype": "FP32",
         "parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 8},
     }
-    assert "shared memory" in error(ask("POST", "/v2/models/echo/infer", {"inputs": [item]}), 501)
+    text = error(ask("POST", "/v2/models/echo/infer", {"inputs": [item]}), 404)
+    assert text == "Unable to find shared memory region: 'r'"

@@ -126,9 +126,6 @@ def test_the_version_in_the_path_is_a_number_and_may_have_leading_zeros(ask):
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/v2/systemsharedmemory/status"),
-        ("POST", "/v2/systemsharedmemory/region/r/register"),
-        ("POST", "/v2/cudasharedmemory/unregister"),
         ("GET", "/v2/trace/setting"),
         ("POST", "/v2/models/echo/trace/setting"),
     ],

@@ -53,7 +53,7 @@ class Bench:
 
     def __init__(self, is_strict: bool, repository: RepositoryManager) -> None:
         self.repository = repository
-        self.core = InferenceServer(Identity("naiad", "1"), repository, SimpleNamespace(), is_strict)
+        self.core = InferenceServer(Identity("naiad", "1"), repository, SimpleNamespace(), SimpleNamespace(), is_strict)
         self.core.mark_loaded()
 
     @property

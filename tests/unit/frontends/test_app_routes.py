@@ -154,7 +154,7 @@ def test_inference_by_a_target_that_the_connection_does_not_know_is_told_what_to
         assert "request target" in reply.error
 
 
-@pytest.mark.parametrize("path", ["/v2/trace/setting", "/v2/models/echo/trace/setting", "/v2/cudasharedmemory/status"])
+@pytest.mark.parametrize("path", ["/v2/trace/setting", "/v2/models/echo/trace/setting"])
 def test_what_is_not_built_says_so(call, path):
     reply = call("GET", path)
     assert (reply.status, reply.headers["content-type"]) == (501, "application/json")

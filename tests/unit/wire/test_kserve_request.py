@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from naiad.errors import Code, InferenceServerError
-from naiad.request.call import InferCall
+from naiad.request.call import CallOutput, InferCall, RegionSlice
+from naiad.wire.call_templates import CallTemplates
 from naiad.wire.kserve_request import decode_infer, parse_header_length
 from naiad.wire.limits import RequestLimits
 
@@ -248,15 +249,42 @@ def test_bytes_behind_the_last_input_are_refused() -> None:
     assert "unexpected additional input data for model 'm': 1 bytes" in error.message
 
 
-@pytest.mark.parametrize("side", ["input", "output"])
-def test_shared_memory_is_not_available(side: str) -> None:
-    parameters = {"shared_memory_region": "r", "shared_memory_byte_size": 8, "shared_memory_offset": 0}
-    if side == "input":
-        error = refusal(with_input(data=..., parameters=parameters))
-    else:
-        error = refusal(with_outputs({"name": "Y", "parameters": parameters}))
-    assert error.code is Code.UNIMPLEMENTED
-    assert "shared memory isn't available in this build" in error.message
+@pytest.mark.parametrize(("more", "offset"), [({}, 0), ({"shared_memory_offset": 16}, 16)])
+def test_tensors_in_shared_memory_are_pieces_of_regions(more: dict[str, int], offset: int) -> None:
+    parameters = {"shared_memory_region": "r", "shared_memory_byte_size": 8, **more}
+    (item,) = decode(with_input(data=..., parameters=parameters)).inputs
+    assert (item.region, item.buffer, item.array) == (RegionSlice("r", offset, 8), None, None)
+    (output,) = decode(with_outputs({"name": "Y", "parameters": parameters})).outputs
+    assert output == CallOutput("Y", region=RegionSlice("r", offset, 8))
+
+
+@pytest.mark.parametrize("kind", ["input", "output"])
+def test_a_tensor_in_shared_memory_needs_its_size(kind: str) -> None:
+    parameters = {"shared_memory_region": "r"}
+    document = (
+        with_input(data=..., parameters=parameters)
+        if kind == "input"
+        else with_outputs({"name": "Y", "parameters": parameters})
+    )
+    error = refusal(document)
+    assert error.code is Code.INVALID_ARGUMENT
+    assert (
+        f"{kind} '{'X' if kind == 'input' else 'Y'}' is in shared memory region 'r': 'shared_memory_byte_size' is missing"
+        in error.message
+    )
+
+
+@pytest.mark.parametrize("kind", ["input", "output"])
+def test_calls_with_regions_are_no_templates(kind: str) -> None:
+    parameters = {"shared_memory_region": "r", "shared_memory_byte_size": 8}
+    region = {"name": "Y", "shape": [2], "datatype": "FP32", "parameters": parameters}
+    document = {"inputs": [binary("X", 8)], **({"outputs": [region]} if kind == "output" else {})}
+    if kind == "input":
+        document["inputs"].append(region)
+    text = json.dumps(document).encode()
+    templates = CallTemplates()
+    for _ in range(2):
+        assert decode_infer(text + bytes(8), len(text), "m", "", LIMITS, templates).template is None
 
 
 @pytest.mark.parametrize("key", ["shared_memory_offset", "shared_memory_byte_size"])

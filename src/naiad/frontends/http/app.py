@@ -78,4 +78,5 @@ class _App:
             decode_version(model, names.get("version", b"")),
             decode_name("repository", names.get("repository", b"")),
             body,
+            decode_name("shared memory region", names.get("region", b"")),
         )

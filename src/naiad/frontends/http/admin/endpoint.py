@@ -27,6 +27,7 @@ class Question:
     version: str = ""
     repository: str = ""
     body: bytes = b""
+    region: str = ""
 
 
 Answer = Callable[[Question], Awaitable[Response]]

@@ -1,7 +1,7 @@
 """Path templates: how a raw path finds its endpoint, and how the names in it are decoded.
 
 Owns the rules of paths. They match as a whole and as they were sent: a trailing slash, `..` or an encoded slash never leads to
-another endpoint. Only the names of models and repositories are percent-decoded, after the match.
+another endpoint. Only the names of models, repositories and regions are percent-decoded, after the match.
 """
 
 from __future__ import annotations

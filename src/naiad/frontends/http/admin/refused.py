@@ -11,11 +11,6 @@ from naiad.errors import unimplemented
 from naiad.frontends.http.admin.endpoint import Question
 
 
-async def shared_memory(_question: Question) -> Response:
-    """Shared memory between client and server."""
-    raise unimplemented("the shared memory extensions aren't built yet: send tensors in the request")
-
-
 async def trace(_question: Question) -> Response:
     """Trace settings."""
     raise unimplemented("the trace extension isn't built yet")

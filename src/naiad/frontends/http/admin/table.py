@@ -6,12 +6,10 @@ models, so no model can be asked for by the name `stats`.
 
 from __future__ import annotations
 
-from naiad.frontends.http.admin import health, logs, metadata, refused, repository
+from naiad.frontends.http.admin import health, logs, metadata, refused, repository, shared_memory
 from naiad.frontends.http.admin.endpoint import JSON, Content, Endpoint, Operation
 
 _MODEL = "/v2/models/{model}[/versions/{version}]"
-_SYSTEM_SHARED_MEMORY = "/v2/systemsharedmemory"
-_CUDA_SHARED_MEMORY = "/v2/cudasharedmemory"
 _BINARY = "application/octet-stream"
 _EVENTS = "text/event-stream"
 
@@ -95,16 +93,26 @@ def _settings() -> list[Endpoint]:
 
 
 def _shared_memory() -> list[Endpoint]:
-    api = "shared-memory"
-    status = Operation(refused.shared_memory, "Registered regions", is_unbuilt=True)
-    register = Operation(refused.shared_memory, "Register a region", is_unbuilt=True)
-    unregister = Operation(refused.shared_memory, "Unregister a region or all", is_unbuilt=True)
     return [
-        endpoint
-        for prefix in (_SYSTEM_SHARED_MEMORY, _CUDA_SHARED_MEMORY)
-        for endpoint in (
-            Endpoint(f"{prefix}[/region/{{region}}]/status", api, {"GET": status}),
-            Endpoint(f"{prefix}/region/{{region}}/register", api, {"POST": register}),
-            Endpoint(f"{prefix}[/region/{{region}}]/unregister", api, {"POST": unregister}),
-        )
+        *_shared_memory_kind(
+            "/v2/systemsharedmemory",
+            Operation(shared_memory.system_status, "Registered regions", Content("SystemRegions")),
+            Operation(shared_memory.register_system, "Register a region", request=Content("SystemRegistration")),
+            Operation(shared_memory.unregister_system, "Unregister a region or all"),
+        ),
+        *_shared_memory_kind(
+            "/v2/cudasharedmemory",
+            Operation(shared_memory.cuda_status, "Registered regions of GPUs", Content("CudaRegions")),
+            Operation(shared_memory.register_cuda, "Register memory of a GPU", request=Content("CudaRegistration")),
+            Operation(shared_memory.unregister_cuda, "Unregister a region of a GPU or all"),
+        ),
+    ]
+
+
+def _shared_memory_kind(prefix: str, status: Operation, register: Operation, unregister: Operation) -> list[Endpoint]:
+    api = "shared-memory"
+    return [
+        Endpoint(f"{prefix}[/region/{{region}}]/status", api, {"GET": status}),
+        Endpoint(f"{prefix}/region/{{region}}/register", api, {"POST": register}),
+        Endpoint(f"{prefix}[/region/{{region}}]/unregister", api, {"POST": unregister}),
     ]

@@ -122,6 +122,8 @@ def _is_large_in_json(response: InferResponse, call: InferCall) -> bool:
     """Return whether so much is to be written as text that it would hold the loop."""
     size_bytes = 0
     for output in response.outputs:
+        if output.region is not None:
+            continue
         array = output.array
         size_bytes += sum(map(len, array.flat)) if array.dtype.hasobject else array.nbytes
     if size_bytes <= LARGE_OUTPUT_BYTES:

@@ -1,0 +1,140 @@
+"""The step between a model's response and the frontend that puts outputs into clients' shared memory.
+
+Owns the copy, on a thread when it is large, the order of responses meanwhile, and when the regions are free again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from naiad.errors import InferenceServerError, internal
+from naiad.memory.client_regions.region import LARGE_BYTES, Region
+from naiad.request.call import RegionSlice
+from naiad.request.responder import ResponseSink
+from naiad.request.response import InferResponse, OutputTensor
+from naiad.wire.binary_form import bytes_of
+
+Completion = Callable[[], None]
+RunOnThread = Callable[[Callable[[], Completion]], None]
+"""Runs a job on a thread and what it returns on the loop thread."""
+
+_log = logging.getLogger("naiad.core")
+
+
+class RegionSink:
+    """Passes responses on with the placed outputs written into their regions. Loop thread only."""
+
+    __slots__ = ("_has_ended", "_is_writing", "_places", "_resumed", "_run_on_thread", "_sink", "_waiting")
+
+    def __init__(self, sink: ResponseSink, run_on_thread: RunOnThread) -> None:
+        self._sink = sink
+        self._run_on_thread = run_on_thread
+        self._places: dict[str, tuple[Region, RegionSlice]] = {}
+        self._waiting: deque[tuple[InferResponse | None, bool]] = deque()
+        self._resumed: list[Callable[[], None]] = []
+        self._is_writing = False
+        self._has_ended = False
+
+    def place(self, output_name: str, region: Region, piece: RegionSlice) -> None:
+        """Say where an output goes; of an output that is listed twice the last place counts."""
+        region.hold()
+        before = self._places.get(output_name)
+        self._places[output_name] = (region, piece)
+        if before is not None:
+            before[0].release()
+
+    def release(self) -> None:
+        """Give the regions back: nothing is written any more. Does nothing the second time."""
+        self._has_ended = True
+        self._waiting.clear()
+        if not self._is_writing:
+            for region, _ in self._places.values():
+                region.release()
+            self._places = {}
+
+    def send(self, response: InferResponse | None, is_final: bool) -> None:
+        """See `ResponseSink.send`."""
+        if self._has_ended:
+            return
+        if self._is_writing:
+            self._waiting.append((response, is_final))
+        elif response is None or not any(output.name in self._places for output in response.outputs):
+            self._pass_on(response, is_final)
+        elif sum(_size_bytes(output) for output in response.outputs if output.name in self._places) > LARGE_BYTES:
+            self._write_on_thread(response, is_final)
+        else:
+            self._end_write(response, is_final, self._write(response))
+
+    def fail(self, error: InferenceServerError) -> None:
+        """See `ResponseSink.fail`."""
+        if not self._has_ended:
+            self.release()
+            self._sink.fail(error)
+
+    def when_writable(self, callback: Callable[[], None]) -> bool:
+        """See `ResponseSink.when_writable`: a client doesn't keep up while its memory is written."""
+        if self._is_writing:
+            self._resumed.append(callback)
+            return False
+        return self._sink.when_writable(callback)
+
+    def _write_on_thread(self, response: InferResponse, is_final: bool) -> None:
+        self._is_writing = True
+
+        def write() -> Completion:
+            error = self._write(response)
+            return lambda: self._end_write(response, is_final, error)
+
+        self._run_on_thread(write)
+
+    def _end_write(self, response: InferResponse, is_final: bool, error: InferenceServerError | None) -> None:
+        self._is_writing = False
+        if self._has_ended:
+            self.release()
+        elif error is not None:
+            self.fail(error)
+        else:
+            self._pass_on(response, is_final)
+        while self._waiting and not self._is_writing:
+            self.send(*self._waiting.popleft())
+        if not self._is_writing:
+            resumed, self._resumed = self._resumed, []
+            for callback in resumed:
+                if self._sink.when_writable(callback):
+                    callback()
+
+    def _pass_on(self, response: InferResponse | None, is_final: bool) -> None:
+        if is_final:
+            self.release()
+        self._sink.send(response, is_final)
+
+    def _write(self, response: InferResponse) -> InferenceServerError | None:
+        """Write the placed outputs; return what went wrong. Runs on any thread."""
+        try:
+            for output in response.outputs:
+                if output.name in self._places:
+                    _write_output(output, *self._places[output.name])
+        except InferenceServerError as error:
+            return error
+        except Exception:
+            _log.exception("writing an output to shared memory failed by a fault of the server")
+            return internal("internal error, see the server's log")
+        return None
+
+
+def _size_bytes(output: OutputTensor) -> int:
+    array = output.array
+    return sum(map(len, array.flat)) if array.dtype.hasobject else array.nbytes
+
+
+def _write_output(output: OutputTensor, region: Region, piece: RegionSlice) -> None:
+    data = bytes_of(output.array)
+    if len(data) > piece.size_bytes:
+        raise internal(
+            f"shared memory size specified with the request for output '{output.name}' ({piece.size_bytes} bytes) should be at "
+            f"least {len(data)} bytes to hold the results"
+        )
+    region.write(piece.offset, data)
+    output.region = RegionSlice(piece.name, piece.offset, len(data))

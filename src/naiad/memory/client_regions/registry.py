@@ -1,0 +1,58 @@
+"""`RegionRegistry`: the regions that clients have registered, by name.
+
+Owns the names and the bound of their number. What may be done with a region is the region's.
+"""
+
+from __future__ import annotations
+
+from naiad.errors import Code, InferenceServerError, invalid_argument, not_found, unavailable
+from naiad.memory.client_regions.region import Region
+
+# Each takes up to two descriptors, which connections need too.
+MOST_REGIONS = 1024
+
+
+class RegionRegistry:
+    """Loop thread only."""
+
+    def __init__(self, most_regions: int = MOST_REGIONS) -> None:
+        self._regions: dict[str, Region] = {}
+        self._most_regions = most_regions
+
+    def register(self, name: str, key: str, offset: int, size_bytes: int) -> None:
+        """Open the object `key` and know `size_bytes` bytes from `offset` in it as `name`.
+
+        Raises ALREADY_EXISTS for a name that is in use, UNAVAILABLE when there are too many, and as `Region`.
+        """
+        if not name:
+            raise invalid_argument("the name of a shared memory region must not be empty")
+        if name in self._regions:
+            raise InferenceServerError(Code.ALREADY_EXISTS, f"shared memory region '{name}' already in manager")
+        if len(self._regions) >= self._most_regions:
+            raise unavailable(
+                f"failed to register shared memory region '{name}': {self._most_regions} regions are registered, the most that "
+                "may be, unregister some"
+            )
+        self._regions[name] = Region(name, key, offset, size_bytes)
+
+    def unregister(self, name: str) -> None:
+        """Forget a region, if there is one of this name; requests that use it go on doing so."""
+        region = self._regions.pop(name, None)
+        if region is not None:
+            region.release()
+
+    def unregister_all(self) -> None:
+        """Forget all regions."""
+        for name in list(self._regions):
+            self.unregister(name)
+
+    def find(self, name: str) -> Region:
+        """Return the region of this name, which stays the registry's: `hold` it for longer use. Raises NOT_FOUND."""
+        region = self._regions.get(name)
+        if region is None:
+            raise not_found(f"Unable to find shared memory region: '{name[:256]}'")
+        return region
+
+    def all(self) -> list[Region]:
+        """Return all regions, in the order of their registration."""
+        return list(self._regions.values())
