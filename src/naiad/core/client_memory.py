@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from naiad.core.region_sink import RegionSink, RunOnThread
+from naiad.core.region_sink import Completion, RegionSink, RunOnThread
 from naiad.errors import invalid_argument, not_found, unimplemented
 from naiad.memory.client_regions.region import Region
 from naiad.memory.client_regions.registry import RegionRegistry
@@ -36,7 +36,7 @@ class ClientMemory:
     def __init__(self, is_allowed: bool, run_on_thread: RunOnThread) -> None:
         self._is_allowed = is_allowed
         self._run_on_thread = run_on_thread
-        self._regions = RegionRegistry()
+        self._regions = RegionRegistry(self._discard)
 
     def infer(self, call: InferCall, sink: ResponseSink, accept: Accept) -> InferHandle:
         """Do as `accept`, which knows nothing of regions. They are in use from here until the request has ended.
@@ -100,6 +100,13 @@ class ClientMemory:
             raise not_found(f"Unable to find cuda shared memory region: '{name[:256]}'{hint}")
         return []
 
+    def _discard(self, close: Callable[[], None]) -> None:
+        def job() -> Completion:
+            close()
+            return _nothing
+
+        self._run_on_thread(job)
+
     def _resolved_input(self, item: CallInput) -> CallInput:
         piece = item.region
         if piece is None:
@@ -115,3 +122,7 @@ class ClientMemory:
         region.check_range(piece.offset, piece.size_bytes)
         sink.place(output.name, region, piece)
         return replace(output, region=None)
+
+
+def _nothing() -> None:
+    """Is to be done on the loop thread when a region has been closed."""

@@ -20,6 +20,9 @@ Completion = Callable[[], None]
 RunOnThread = Callable[[Callable[[], Completion]], None]
 """Runs a job on a thread and what it returns on the loop thread."""
 
+# Encoding as many takes some 0.3 ms.
+_MANY_STRINGS = 2048
+
 _log = logging.getLogger("naiad.core")
 
 
@@ -125,8 +128,11 @@ class RegionSink:
 
 
 def _size_bytes(output: OutputTensor) -> int:
+    """Return how much is to be copied. Many strings count as large, whatever they hold: encoding them takes as long."""
     array = output.array
-    return sum(map(len, array.flat)) if array.dtype.hasobject else array.nbytes
+    if not array.dtype.hasobject:
+        return array.nbytes
+    return LARGE_BYTES + 1 if array.size > _MANY_STRINGS else sum(map(len, array.flat))
 
 
 def _write_output(output: OutputTensor, region: Region, piece: RegionSlice) -> None:

@@ -174,3 +174,12 @@ def test_a_request_that_was_refused_frees_its_regions(sink, listener):
     sink.release()
     sink.release()
     assert listener.told == []
+
+
+def test_many_strings_are_encoded_on_a_thread(sink, listener, threads, memory):
+    array = np.full(5000, b"x", dtype=object)
+    sink.send(InferResponse("m", "1", "", [OutputTensor("Y", BY_NAME["BYTES"], array)]), True)
+    assert listener.told == []
+    threads.run()
+    assert listener.told == [([("Y", RegionSlice("r", 8, 25_000))], True)]
+    assert memory.read(25_000, 8) == b"\1\0\0\0x" * 5000

@@ -10,6 +10,8 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 
 from naiad.errors import InferenceServerError, internal, invalid_argument
 from naiad.memory.client_regions.posix_object import open_object
@@ -20,6 +22,8 @@ LARGE_BYTES = 1 << 20
 _IS_LINUX = sys.platform == "linux"
 
 Buffer = bytes | bytearray | memoryview
+Discard = Callable[[Callable[[], None]], None]
+"""Runs what closes a large region, which takes long when its pages are freed by that."""
 
 
 class Region:
@@ -29,15 +33,16 @@ class Region:
     good for as long as they are kept. `read` and `write` may be called on any thread, the rest on the loop thread.
     """
 
-    __slots__ = ("_fd", "_memory", "_users", "key", "name", "offset", "size_bytes")
+    __slots__ = ("_discard", "_fd", "_memory", "_users", "key", "name", "offset", "size_bytes")
 
-    def __init__(self, name: str, key: str, offset: int, size_bytes: int) -> None:
+    def __init__(self, name: str, key: str, offset: int, size_bytes: int, discard: Discard | None = None) -> None:
         """Open and map it. Raises INVALID_ARGUMENT for a bad key, offset or size, INTERNAL when the system doesn't open it."""
         self.name = name
         self.key = key
         self.offset = offset
         self.size_bytes = size_bytes
         self._users = 1
+        self._discard = discard
         _check_alignment(name, offset)
         self._fd = open_object(key)
         try:
@@ -58,9 +63,14 @@ class Region:
     def release(self) -> None:
         """Count one user less; the last one closes it."""
         self._users -= 1
-        if not self._users:
-            self._memory = None
-            os.close(self._fd)
+        if self._users:
+            return
+        close = partial(_close, self._fd, self._memory)
+        self._memory = None
+        if self._discard is None or self.size_bytes <= LARGE_BYTES:
+            close()
+        else:
+            self._discard(close)
 
     def check_range(self, offset: int, size_bytes: int) -> None:
         """Raise INVALID_ARGUMENT unless `size_bytes` bytes from `offset` lie in the region and its object still has them."""
@@ -114,6 +124,11 @@ class Region:
             f"shared memory region '{self.name}' can't be used: its object '{self.key}' has shrunk since it was registered, it "
             f"must keep {self.offset + self.size_bytes} bytes"
         )
+
+
+def _close(fd: int, _memory: memoryview | None) -> None:
+    """Close the descriptor; the mapping goes with the last reference, which this call may hold."""
+    os.close(fd)
 
 
 def _check_alignment(name: str, offset: int) -> None:

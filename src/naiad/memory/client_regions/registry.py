@@ -6,16 +6,17 @@ Owns the names and the bound of their number. What may be done with a region is 
 from __future__ import annotations
 
 from naiad.errors import Code, InferenceServerError, invalid_argument, not_found, unavailable
-from naiad.memory.client_regions.region import Region
+from naiad.memory.client_regions.region import Discard, Region
 
 # Each takes up to two descriptors, which connections need too.
 MOST_REGIONS = 1024
 
 
 class RegionRegistry:
-    """Loop thread only."""
+    """Loop thread only. `discard` closes large regions, off the loop."""
 
-    def __init__(self, most_regions: int = MOST_REGIONS) -> None:
+    def __init__(self, discard: Discard | None = None, most_regions: int = MOST_REGIONS) -> None:
+        self._discard = discard
         self._regions: dict[str, Region] = {}
         self._most_regions = most_regions
 
@@ -33,7 +34,7 @@ class RegionRegistry:
                 f"failed to register shared memory region '{name}': {self._most_regions} regions are registered, the most that "
                 "may be, unregister some"
             )
-        self._regions[name] = Region(name, key, offset, size_bytes)
+        self._regions[name] = Region(name, key, offset, size_bytes, self._discard)
 
     def unregister(self, name: str) -> None:
         """Forget a region, if there is one of this name; requests that use it go on doing so."""

@@ -189,6 +189,15 @@ def test_a_region_is_closed_by_its_last_user(registry, memory):
     assert open_objects() == 0
 
 
+def test_a_large_region_is_closed_by_whoever_has_time(large):
+    left = []
+    region = Region("r", large.key, 0, 4 * LARGE_BYTES, left.append)
+    region.release()
+    assert open_objects() > 0
+    left.pop()()
+    assert open_objects() == 0
+
+
 def test_views_outlive_their_region(large):
     large.write(b"abcd", LARGE_BYTES)
     region = Region("r", large.key, 0, 4 * LARGE_BYTES)
