@@ -78,6 +78,10 @@ class ClientMemory:
             raise not_found(f"Unable to find system shared memory region: '{name[:256]}'")
         return [SystemRegion(region.name, region.key, region.offset, region.size_bytes) for region in regions]
 
+    def release_all(self) -> None:
+        """Forget all regions, as at the end of the server."""
+        self._regions.unregister_all()
+
     def register_cuda_region(self, name: str, raw_handle: bytes, device_id: int, byte_size: int) -> None:
         """See `InferenceService.register_cuda_region`."""
         self.check_allowed()

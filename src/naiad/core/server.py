@@ -257,6 +257,10 @@ class InferenceServer:
         """Refuse new inferences from now on; what was accepted is answered."""
         self._is_draining = True
 
+    def release_regions(self) -> None:
+        """Close the memory that clients registered, which stays theirs."""
+        self._client_memory.release_all()
+
     def on_idle(self, callback: Callable[[], None]) -> None:
         """Call `callback` once when no model has a request that is queued, runs or is still to be answered."""
         models = list(self._repository.models())
