@@ -17,6 +17,7 @@ import requests
 import tritonclient.http as triton
 from http_models import Pair, write_identity
 from posix_object import PosixObject
+from raw_http import post
 from scripted_models import ENVIRONMENT, ScriptedModel
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 from tritonclient.utils import shared_memory as triton_memory
@@ -348,6 +349,20 @@ def test_a_region_that_is_unregistered_while_its_request_runs_is_used_to_the_end
         scripted.release()
         assert reply.result().status_code == 200
     assert region.read(8, 64) == floats(5, 6)
+
+
+def test_a_client_that_hangs_up_leaves_no_region_in_use(server, ask, region, scripted, connect):
+    region.write(floats(9, 9))
+    scripted.hold(9)
+    body = json.dumps(body_of(piece(8), piece(8, 64))).encode()
+    connection = connect(server).send(post("/v2/models/scripted/infer", body))
+    wait_until(lambda: scripted.ran(9))
+    connection.close()
+    wait_until(lambda: server.metric("nv_inference_request_failure", model="scripted", reason="CANCELED"))
+    assert ask("POST", f"{SYSTEM}/region/r/unregister").status_code == 200
+    assert not any(region.key in entry.path for entry in psutil.Process(server.pid).open_files())
+    scripted.release()
+    assert region.read(8, 64) == bytes(8)
 
 
 # --- GPUs, and a server that doesn't allow it
