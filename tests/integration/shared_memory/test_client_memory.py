@@ -19,6 +19,7 @@ from http_models import Pair, write_identity
 from posix_object import PosixObject
 from raw_http import post
 from scripted_models import ENVIRONMENT, ScriptedModel
+from server_process import ServerProcess
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 from tritonclient.utils import shared_memory as triton_memory
 from waiting import wait_until
@@ -28,6 +29,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="objects are mad
 PAGE = mmap.ALLOCATIONGRANULARITY
 SIZE = 16 << 20
 SYSTEM, CUDA = "/v2/systemsharedmemory", "/v2/cudasharedmemory"
+
+
+def uses_objects(server: ServerProcess) -> bool:
+    """Return whether the server has an object of a test open or mapped."""
+    process = psutil.Process(server.pid)
+    used = [*process.open_files(), *process.memory_maps(grouped=False)]
+    return any("naiad-test" in entry.path for entry in used)
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +56,7 @@ def server(shared):
     assert requests.post(f"{process.url}{SYSTEM}/unregister", timeout=10).status_code == 200
     body = {"inputs": [{"name": "X", "shape": [1, 1], "datatype": "FP32", "data": [1]}]}
     assert process.infer("echo", body).json()["outputs"][0]["data"] == [1]
-    wait_until(lambda: not any("naiad-test" in entry.path for entry in psutil.Process(process.pid).memory_maps(grouped=False)))
-    assert not any("naiad-test" in entry.path for entry in psutil.Process(process.pid).open_files())
+    wait_until(lambda: not uses_objects(process))
     assert "fault of the server" not in process.log(), process.log()
 
 
@@ -360,7 +367,7 @@ def test_a_client_that_hangs_up_leaves_no_region_in_use(server, ask, region, scr
     connection.close()
     wait_until(lambda: server.metric("nv_inference_request_failure", model="scripted", reason="CANCELED"))
     assert ask("POST", f"{SYSTEM}/region/r/unregister").status_code == 200
-    assert not any(region.key in entry.path for entry in psutil.Process(server.pid).open_files())
+    wait_until(lambda: not uses_objects(server))
     scripted.release()
     assert region.read(8, 64) == bytes(8)
 
