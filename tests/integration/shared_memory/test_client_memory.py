@@ -17,6 +17,7 @@ import requests
 import tritonclient.http as triton
 from http_models import Pair, write_identity
 from posix_object import PosixObject
+from python_models import write_echo
 from raw_http import post
 from scripted_models import ENVIRONMENT, ScriptedModel
 from server_process import ServerProcess
@@ -44,6 +45,7 @@ def shared(serve_for_module, tmp_path_factory):
     write_identity(repository, "echo")
     write_identity(repository, "strings", Pair(datatype="BYTES"))
     write_identity(repository, "two", Pair("A", "YA"), Pair("B", "YB", "INT32"))
+    write_echo(repository, "worker")
     scripted = ScriptedModel(repository, "scripted")
     yield serve_for_module(repository, "--allow-client-shm=true", environment=ENVIRONMENT), scripted
     scripted.release()
@@ -180,6 +182,16 @@ def test_large_tensors_go_through_shared_memory_whole(ask, region):
     reply = ask("POST", "/v2/models/echo/infer", body_of(piece(len(values)), piece(len(values), 8 << 20), (1, count)))
     assert reply.json()["outputs"] == [{"name": "Y", "datatype": "FP32", "shape": [1, count]}]
     assert region.read(len(values), 8 << 20) == values
+
+
+@pytest.mark.parametrize("count", [2, 1 << 20])
+def test_models_in_worker_processes_read_and_fill_the_clients_memory(ask, region, count):
+    for round_number in range(3):
+        values = np.full(count, round_number, np.float32).tobytes()
+        region.write(values)
+        body = body_of(piece(len(values)), piece(len(values), 8 << 20), (1, count))
+        assert ask("POST", "/v2/models/worker/infer", body).status_code == 200
+        assert region.read(len(values), 8 << 20) == values
 
 
 def test_a_region_that_begins_on_a_later_page(ask, memory):
