@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from naiad.core.region_sink import Completion, RegionSink, RunOnThread
 from naiad.errors import invalid_argument, not_found, unimplemented
-from naiad.memory.client_regions.region import Region
+from naiad.memory.client_regions.region import LARGE_BYTES, Region
 from naiad.memory.client_regions.registry import RegionRegistry
 from naiad.request.call import CallInput, CallOutput, InferCall
 from naiad.request.responder import ResponseSink
@@ -49,7 +49,7 @@ class ClientMemory:
         """
         region_sink = RegionSink(sink, self._run_on_thread)
         try:
-            inputs = [self._resolved_input(item) for item in call.inputs]
+            inputs = self._resolved_inputs(call.inputs)
             outputs = [self._resolved_output(output, region_sink) for output in call.outputs]
             return accept(replace(call, inputs=inputs, outputs=outputs), region_sink)
         except BaseException:
@@ -114,12 +114,21 @@ class ClientMemory:
 
         self._run_on_thread(job)
 
-    def _resolved_input(self, item: CallInput) -> CallInput:
-        piece = item.region
-        if piece is None:
-            return item
-        buffer = self._regions.find(piece.name).read(piece.offset, piece.size_bytes)
-        return CallInput(item.name, item.datatype, item.shape, buffer)
+    def _resolved_inputs(self, items: list[CallInput]) -> list[CallInput]:
+        """Return the inputs with buffers: copies while they are small all together, then views of the clients' memory."""
+        resolved: list[CallInput] = []
+        left_to_copy = LARGE_BYTES
+        for item in items:
+            piece = item.region
+            if piece is None:
+                resolved.append(item)
+                continue
+            region = self._regions.find(piece.name)
+            is_small = piece.size_bytes <= left_to_copy
+            buffer = (region.read if is_small else region.view)(piece.offset, piece.size_bytes)
+            left_to_copy -= len(buffer) if is_small else 0
+            resolved.append(CallInput(item.name, item.datatype, item.shape, buffer))
+        return resolved
 
     def _resolved_output(self, output: CallOutput, sink: RegionSink) -> CallOutput:
         piece = output.region

@@ -1,8 +1,8 @@
 """`Region`: a piece of a client's shared memory object, mapped.
 
 Owns the mapping, the descriptor and the count of users. A client can shrink its object at any time, and touching a mapped page
-beyond the new end kills the process (SIGBUS): so the size is asked for before each use, and on Linux what isn't large is read,
-and everything written, by system calls, which only fail.
+beyond the new end kills the process (SIGBUS): so the size is asked for before each use, and on Linux copies are
+read, and everything is written, by system calls, which only fail.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Region:
     """`size_bytes` bytes from `offset` in the object `key`, known to clients as `name`.
 
     Made with one user, who made it; the descriptor is closed when the last has released it. Views that were handed out stay
-    good for as long as they are kept. `read` and `write` may be called on any thread, the rest on the loop thread.
+    good for as long as they are kept. `read`, `view` and `write` may be called on any thread, the rest on the loop thread.
     """
 
     __slots__ = ("_discard", "_fd", "_memory", "_users", "key", "name", "offset", "size_bytes")
@@ -87,24 +87,26 @@ class Region:
         if os.fstat(self._fd).st_size < self.offset + offset + size_bytes:
             raise self._shrunk()
 
-    def read(self, offset: int, size_bytes: int) -> Buffer:
-        """Return these bytes, read-only: a copy when they are few, else a view of the client's memory, which may change.
-
-        Raises as `check_range`.
-        """
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """Return a copy of these bytes, which nothing can hurt. Raises as `check_range`."""
+        if not _IS_LINUX:
+            return bytes(self.view(offset, size_bytes))
         self.check_range(offset, size_bytes)
-        if _IS_LINUX and size_bytes <= LARGE_BYTES:
-            copied = os.pread(self._fd, size_bytes, self.offset + offset)
-            if len(copied) < size_bytes:
-                raise self._shrunk()
-            return copied
-        return self._view()[offset : offset + size_bytes].toreadonly()
+        copied = os.pread(self._fd, size_bytes, self.offset + offset)
+        if len(copied) < size_bytes:
+            raise self._shrunk()
+        return copied
+
+    def view(self, offset: int, size_bytes: int) -> memoryview:
+        """Return these bytes as they lie in the client's memory, read-only; they may change. Raises as `check_range`."""
+        self.check_range(offset, size_bytes)
+        return self._mapped()[offset : offset + size_bytes].toreadonly()
 
     def write(self, offset: int, data: Buffer) -> None:
         """Put `data` at `offset`. Raises as `check_range`, and INTERNAL when the system has no memory left for it."""
         self.check_range(offset, len(data))
         if not _IS_LINUX:
-            self._view()[offset : offset + len(data)] = data
+            self._mapped()[offset : offset + len(data)] = data
             return
         position, left = self.offset + offset, memoryview(data)
         try:
@@ -114,7 +116,7 @@ class Region:
         except OSError as error:
             raise internal(f"can't write {len(data)} bytes to shared memory region '{self.name}': {error.strerror}") from None
 
-    def _view(self) -> memoryview:
+    def _mapped(self) -> memoryview:
         if self._memory is None:
             raise internal(f"shared memory region '{self.name}' was used after its last user had released it")
         return self._memory
