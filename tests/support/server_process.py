@@ -24,7 +24,16 @@ class ServerProcess:
     def __init__(
         self, *arguments: str | Path, environment: dict[str, str] | None = None, directory: Path | None = None
     ) -> None:
-        command = [sys.executable, "-m", "naiad", "serve", "--http-port=0", "--metrics-port=0", *map(str, arguments)]
+        command = [
+            sys.executable,
+            "-m",
+            "naiad",
+            "serve",
+            "--http-port=0",
+            "--grpc-port=0",
+            "--metrics-port=0",
+            *map(str, arguments),
+        ]
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -35,7 +44,7 @@ class ServerProcess:
         )
         self.output: list[str] = []
         self.errors: list[str] = []
-        self.http = self.metrics = ""
+        self.http = self.grpc = self.metrics = ""
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._readers = [
             threading.Thread(target=self._read_output, daemon=True),
@@ -59,7 +68,7 @@ class ServerProcess:
 
     def wait_listening(self) -> ServerProcess:
         addresses = json.loads(self._wait_line(LISTENING))
-        self.http, self.metrics = addresses.get("http", ""), addresses.get("metrics", "")
+        self.http, self.grpc, self.metrics = (addresses.get(name, "") for name in ("http", "grpc", "metrics"))
         return self
 
     def wait_ready(self) -> ServerProcess:

@@ -21,6 +21,7 @@ from naiad.execution.placement import TurnBudget
 from naiad.execution.process.context import WorkerHost
 from naiad.execution.process.life.settings import settings_of
 from naiad.execution.threads import ThreadPool
+from naiad.frontends.grpc.listener import GrpcListener
 from naiad.frontends.http import listener
 from naiad.frontends.http.app import create_app
 from naiad.frontends.http.connection.site import HttpSite
@@ -34,6 +35,7 @@ from naiad.repository.loader import Loader, LoadSettings
 from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model, Runtime
 from naiad.repository.workers import WorkerLoader
+from naiad.server.grpc_assembly import grpc_site
 from naiad.server.own_metrics import own_families
 
 SINGLE_FILE_SUFFIXES = (".onnx",)
@@ -44,11 +46,17 @@ class Sockets:
     """The bound sockets, None where the operator doesn't want the service."""
 
     http: socket.socket | None
+    grpc: socket.socket | None
     metrics: socket.socket | None
+
+    def named(self) -> dict[str, socket.socket]:
+        """Return those that there are, by name."""
+        pairs = {"http": self.http, "grpc": self.grpc, "metrics": self.metrics}
+        return {name: sock for name, sock in pairs.items() if sock is not None}
 
     def line(self) -> str:
         """Return the one line for programs that says where the server listens."""
-        addresses = {name: listener.address_of(sock) for name, sock in (("http", self.http), ("metrics", self.metrics)) if sock}
+        addresses = {name: listener.address_of(sock) for name, sock in self.named().items()}
         return f"NAIAD_LISTENING {json.dumps(addresses)}"
 
 
@@ -66,24 +74,28 @@ class Server:
 
     core: InferenceServer
     repository: RepositoryManager
-    listeners: tuple[HttpListener, ...]
+    listeners: tuple[HttpListener | GrpcListener, ...]
     pool: ThreadPool
     found: ScanResult
 
 
 def bind(options: ServerOptions) -> Sockets:
     """Bind every port. Raises InferenceServerError for one that can't be had."""
-    http = metrics = None
-    if options.allow_http:
-        http = listener.bind(options.http_address, options.http_port, options.reuse_http_port)
+    wanted = {
+        "http": (options.allow_http, options.http_address, options.http_port, options.reuse_http_port),
+        "grpc": (options.allow_grpc, options.grpc_address, options.grpc_port, options.reuse_grpc_port),
+        "metrics": (options.allow_metrics, options.metrics_address, options.metrics_port, False),
+    }
+    bound: dict[str, socket.socket | None] = dict.fromkeys(wanted)
     try:
-        if options.allow_metrics:
-            metrics = listener.bind(options.metrics_address, options.metrics_port)
+        for name, (is_wanted, address, port, is_shared) in wanted.items():
+            if is_wanted:
+                bound[name] = listener.bind(address, port, is_shared)
     except Exception:
-        if http is not None:
-            http.close()
+        for sock in filter(None, bound.values()):
+            sock.close()
         raise
-    return Sockets(http, metrics)
+    return Sockets(**bound)
 
 
 def assemble(
@@ -117,9 +129,11 @@ def assemble(
     http_options = _http_options(options)
     for family in own_families(repository, pool):
         registry.add_family(family)
-    listeners: list[HttpListener] = []
+    listeners: list[HttpListener | GrpcListener] = []
     if sockets.http is not None:
         listeners.append(HttpListener(HttpSite(core, http_options, create_app(core, http_options), loop), sockets.http))
+    if sockets.grpc is not None:
+        listeners.append(GrpcListener(grpc_site(core, options, loop), sockets.grpc))
     if sockets.metrics is not None:
         site = HttpSite(core, HttpOptions(), create_metrics_app(registry), loop, has_hot_routes=False)
         listeners.append(HttpListener(site, sockets.metrics))

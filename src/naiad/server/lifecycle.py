@@ -43,6 +43,8 @@ class Lifecycle:
         server.core.mark_not_ready()
         await asyncio.sleep(self._options.shutdown_delay_secs)
         server.core.begin_drain()
+        for listener in server.listeners:
+            listener.begin_drain()
         loop = asyncio.get_running_loop()
         return await self._is_all_answered(loop.time() + timeout_s)
 

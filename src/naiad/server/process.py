@@ -29,6 +29,8 @@ from naiad.server.lifecycle import Lifecycle
 # A thread waits this long for the GIL of a busy loop thread (5 ms by default); see docs/decisions.md for the measurement.
 SWITCH_INTERVAL_SECONDS = 0.001
 
+_SERVICES = {"http": "HTTPService", "grpc": "GRPCInferenceService", "metrics": "Metrics Service"}
+
 _log = logging.getLogger("naiad.server")
 
 
@@ -85,10 +87,9 @@ class _Process:
     async def run(self) -> int:
         self._catch_signals()
         await self._life.listen()
-        for service, sock in (("HTTPService", self._sockets.http), ("Metrics Service", self._sockets.metrics)):
-            if sock is not None:
-                # Scripts that start Triton wait for these words.
-                _log.info("Started %s at %s", service, address_of(sock))
+        for name, sock in self._sockets.named().items():
+            # Scripts that start Triton wait for these words.
+            _log.info("Started %s at %s", _SERVICES[name], address_of(sock))
         print(self._sockets.line(), flush=True)
         loading = self._loop.create_task(self._life.load())
         stopping = self._loop.create_task(self._stop_wanted.wait())

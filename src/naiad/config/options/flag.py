@@ -19,6 +19,7 @@ class Category(Enum):
     SERVER = "Server"
     REPOSITORY = "Model repository"
     HTTP = "HTTP"
+    GRPC = "gRPC"
     LOGGING = "Logging"
     METRICS = "Metrics"
     BACKENDS = "Backends and execution"

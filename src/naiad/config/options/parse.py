@@ -122,12 +122,26 @@ def _check_together(options: ServerOptions) -> None:
             "--model-repository must be specified: give at least one folder of models, model folder, model file or "
             "module:function"
         )
-    if not (options.allow_http or options.allow_metrics):
-        raise invalid_argument("--allow-http=false and --allow-metrics=false together leave nothing to serve")
-    is_both = options.allow_http and options.allow_metrics
-    same_place = (options.http_address, options.http_port) == (options.metrics_address, options.metrics_port)
-    if is_both and same_place and options.http_port:
-        place = f"{options.http_address}:{options.http_port}"
+    _check_places(options)
+
+
+def _check_places(options: ServerOptions) -> None:
+    """Raise unless something is served, each service at a place of its own."""
+    services = (
+        ("HTTP requests", options.allow_http, options.http_address, options.http_port),
+        ("GRPC requests", options.allow_grpc, options.grpc_address, options.grpc_port),
+        ("metrics requests", options.allow_metrics, options.metrics_address, options.metrics_port),
+    )
+    if not any(is_wanted for _, is_wanted, _, _ in services):
         raise invalid_argument(
-            f"The server cannot listen to HTTP requests and metrics requests at the same address and port {place}"
+            "--allow-http=false, --allow-grpc=false and --allow-metrics=false together leave nothing to serve"
         )
+    taken: dict[tuple[str, int], str] = {}
+    for what, is_wanted, address, port in services:
+        if not (is_wanted and port):
+            continue
+        other = taken.setdefault((address, port), what)
+        if other != what:
+            raise invalid_argument(
+                f"The server cannot listen to {other} and {what} at the same address and port {address}:{port}"
+            )

@@ -23,6 +23,7 @@ from naiad.config.options.composite import (
     restricted_groups,
 )
 from naiad.config.options.flag import Category, Flag, option
+from naiad.config.options.grpc_options import GrpcServerOptions
 from naiad.config.options.kinds import Bool, Choice, Float, Int, LocalPath, Switch, Text
 
 _SERVER, _REPOSITORY, _HTTP = Category.SERVER, Category.REPOSITORY, Category.HTTP
@@ -32,7 +33,7 @@ _PORT = Int(0, 65535)
 
 
 @dataclass(frozen=True, slots=True)
-class ServerOptions:
+class ServerOptions(GrpcServerOptions):
     """The options of one server, one field a flag: `--http-port` is `http_port`.
 
     `parse_options` makes it of a command line and checks it; a caller that makes it itself keeps to the ranges of the table.

@@ -38,7 +38,7 @@ class UnbuiltFlag:
         return self.harmless is None or value == self.harmless
 
 
-_GRPC = "gRPC isn't built yet"
+_TLS = "TLS isn't built yet: put a proxy that ends TLS before the server"
 _CONTROL = "model control isn't built yet: all models of the repositories are loaded at the start"
 _TRACE = "tracing isn't built yet"
 _CACHE = "the response cache isn't built yet"
@@ -49,30 +49,7 @@ _VERTEX = "the Vertex AI endpoints aren't built yet"
 _AGENTS = "repository agents aren't built yet"
 
 _REFUSED: Mapping[str, tuple[str, ...]] = {
-    _GRPC: (
-        "grpc-address",
-        "grpc-port",
-        "reuse-grpc-port",
-        "grpc-header-forward-pattern",
-        "grpc-infer-thread-count",
-        "grpc-infer-allocation-pool-size",
-        "grpc-max-response-pool-size",
-        "grpc-use-ssl",
-        "grpc-use-ssl-mutual",
-        "grpc-server-cert",
-        "grpc-server-key",
-        "grpc-root-cert",
-        "grpc-infer-response-compression-level",
-        "grpc-keepalive-time",
-        "grpc-keepalive-timeout",
-        "grpc-keepalive-permit-without-calls",
-        "grpc-http2-max-pings-without-data",
-        "grpc-http2-min-recv-ping-interval-without-data",
-        "grpc-http2-max-ping-strikes",
-        "grpc-max-connection-age",
-        "grpc-max-connection-age-grace",
-        "grpc-restricted-protocol",
-    ),
+    _TLS: ("grpc-server-cert", "grpc-server-key", "grpc-root-cert"),
     _CONTROL: ("repository-poll-secs", "load-model"),
     "custom configurations (configs/<name>.pbtxt) aren't built yet": ("model-config-name",),
     _TRACE: ("trace-config", "trace-file", "trace-level", "trace-rate", "trace-count", "trace-log-frequency"),
@@ -101,7 +78,32 @@ _PARTLY_ACCEPTED = (
         Int(minimum=1),
         note="HTTP runs on one event loop, so the number isn't used",
     ),
-    UnbuiltFlag("allow-grpc", _GRPC, Bool(), False),
+    UnbuiltFlag("grpc-use-ssl", _TLS, Bool(), False),
+    UnbuiltFlag("grpc-use-ssl-mutual", _TLS, Bool(), False),
+    UnbuiltFlag(
+        "grpc-infer-thread-count",
+        "it must be a whole number from 2 to 128",
+        Int(2, 128),
+        note="gRPC runs on one event loop, so the number isn't used",
+    ),
+    UnbuiltFlag(
+        "grpc-infer-allocation-pool-size",
+        "it must be a whole number of at least 1",
+        Int(minimum=1),
+        note="there is no such pool, so the number isn't used",
+    ),
+    UnbuiltFlag(
+        "grpc-max-response-pool-size",
+        "it must be a whole number of at least 1",
+        Int(minimum=1),
+        note="responses wait by their bytes, not by their number, so the number isn't used",
+    ),
+    UnbuiltFlag(
+        "grpc-http2-max-pings-without-data",
+        "it must be a whole number of at least 0",
+        Int(minimum=0),
+        note="the server pings once a --grpc-keepalive-time, so the number isn't used",
+    ),
     UnbuiltFlag("allow-gpu-metrics", _GPU, Bool(), False),
     UnbuiltFlag("response-cache-byte-size", _CACHE, Int(), 0),
     UnbuiltFlag("rate-limit", _RATE, Choice(("off", "execution_count")), "off"),

@@ -65,6 +65,9 @@ class HttpListener:
         """Accept connections from now on."""
         self._server = await self._site.loop.create_server(lambda: HttpConnection(self._site), sock=self._socket)
 
+    def begin_drain(self) -> None:
+        """Nothing to do: each response of a draining server says `Connection: close`."""
+
     async def wait_answered(self, deadline: float) -> bool:
         """Wait until no client waits for the rest of an answer, but not longer than `deadline` (loop time); return whether so.
 

@@ -42,7 +42,7 @@ class BackgroundServer:
         self._started: Future[assembly.Server] = Future()
         self._core: InferenceServer | None = None
         self._thread = threading.Thread(target=self._run, name="naiad-server", daemon=True)
-        self.sockets = Sockets(None, None)
+        self.sockets = Sockets(None, None, None)
 
     def start(self) -> assembly.Server:
         """Bind the ports, start the thread and wait until the models are loaded.

@@ -1,1 +1,1 @@
-"""See the package."""
+"""The RPCs that run inference."""

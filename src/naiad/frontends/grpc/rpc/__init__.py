@@ -1,1 +1,1 @@
-"""See the package."""
+"""The RPCs that ask and set: everything but inference."""
