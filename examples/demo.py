@@ -20,7 +20,7 @@ def main() -> int:
     """Return the exit code."""
     subprocess.run([sys.executable, EXAMPLES / "prepare.py"], check=True)
     print("$ naiad serve examples/models", flush=True)
-    flags = ("--http-port=0", "--metrics-port=0", "--log-info=false")
+    flags = ("--http-port=0", "--grpc-port=0", "--metrics-port=0", "--log-info=false")
     command = [sys.executable, "-m", "naiad", "serve", EXAMPLES / "models", *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:

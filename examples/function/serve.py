@@ -28,9 +28,11 @@ def main() -> None:
     """Serve until ^C."""
     parser = argparse.ArgumentParser(description="Serve a function that tells the colors of images.")
     parser.add_argument("--http-port", type=int, default=8000)
+    parser.add_argument("--grpc-port", type=int, default=8001)
     parser.add_argument("--metrics-port", type=int, default=8002)
     arguments = parser.parse_args()
-    naiad.serve(colors, http_port=arguments.http_port, metrics_port=arguments.metrics_port)
+    ports = {name: port for name, port in vars(arguments).items() if name.endswith("_port")}
+    naiad.serve(colors, **ports)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from naiad.config.options import Flag, flag_table
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 _FORM = (
@@ -18,7 +19,7 @@ _FORM = (
     "A flag marked + may be given several times; the default stands in brackets."
 )
 _LEFT_WIDTH = 31
-"""Characters of the left column: the longest flag fits, its value goes to a second line where it doesn't."""
+"""Characters of the left column. A value that doesn't fit goes to a second line; a flag that doesn't has a line of its own."""
 
 
 def flag_help(usage: str, summary: str) -> str:
@@ -31,8 +32,20 @@ def flag_help(usage: str, summary: str) -> str:
         for category, flags in groupby(flag_table(), key=lambda flag: flag.category):
             console.print()
             console.print(category.value, style="bold")
-            console.print(_table(list(flags)))
+            _print_flags(console, list(flags))
     return capture.get().rstrip("\n")
+
+
+def _print_flags(console: Console, flags: list[Flag]) -> None:
+    from rich.padding import Padding  # noqa: PLC0415 - see flag_help
+
+    for is_long, group in groupby(flags, key=lambda flag: len(flag.name) + 2 > _LEFT_WIDTH):
+        if not is_long:
+            console.print(_table(list(group)))
+            continue
+        for flag in group:
+            console.print(_left(flag), soft_wrap=True)
+            console.print(Padding(_right(flag), (0, 0, 0, _LEFT_WIDTH + 2)))
 
 
 def _table(flags: list[Flag]) -> Table:

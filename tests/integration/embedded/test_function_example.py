@@ -39,12 +39,12 @@ def serving(*command: str | Path) -> Iterator[str]:
 
 
 def test_the_script_serves_its_function_to_the_client():
-    with serving("serve.py", "--http-port=0", "--metrics-port=0") as address:
+    with serving("serve.py", "--http-port=0", "--grpc-port=0", "--metrics-port=0") as address:
         run(EXAMPLE / "client.py", address)
 
 
 def test_the_command_line_serves_it_in_a_worker_process():
-    with serving("-m", "naiad", "serve", "serve:colors", "--http-port=0", "--metrics-port=0") as address:
+    with serving("-m", "naiad", "serve", "serve:colors", "--http-port=0", "--grpc-port=0", "--metrics-port=0") as address:
         run(EXAMPLE / "client.py", address)
 
 

@@ -25,7 +25,7 @@ from naiad.tensor.datatype import BY_NAME
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     repository = write_everything(tmp_path_factory.mktemp("models"))
-    with naiad.Server(model_repository=repository, http_port=0, metrics_port=0) as server:
+    with naiad.Server(model_repository=repository, http_port=0, grpc_port=0, metrics_port=0) as server:
         yield server
 
 

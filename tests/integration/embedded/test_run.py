@@ -21,7 +21,7 @@ import naiad
 def double(x):
     return x * 2
 
-naiad.serve(double, http_port=0, metrics_port=0)
+naiad.serve(double, http_port=0, grpc_port=0, metrics_port=0)
 print("after")
 """
 

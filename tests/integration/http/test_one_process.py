@@ -52,7 +52,7 @@ for _ in range(2):
     asking = threading.Thread(target=ask, args=(lines, found))
     asking.start()
     with contextlib.redirect_stdout(lines):
-        code = run(parse_options([sys.argv[1], "--http-port=0", "--metrics-port=0"]))
+        code = run(parse_options([sys.argv[1], "--http-port=0", "--grpc-port=0", "--metrics-port=0"]))
     asking.join()
     assert (code, found) == (0, [[[1.0, 2.0]]]), (code, found)
 """

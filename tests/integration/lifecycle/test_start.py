@@ -40,7 +40,16 @@ def doubled(server: ServerProcess, model: str) -> list[float]:
 
 def fail_to_start(*arguments: str | Path) -> str:
     """Run a server that must not start; return its one line."""
-    command = [sys.executable, "-m", "naiad", "serve", "--http-port=0", "--metrics-port=0", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-m",
+        "naiad",
+        "serve",
+        "--http-port=0",
+        "--grpc-port=0",
+        "--metrics-port=0",
+        *map(str, arguments),
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert ended.returncode == 1, ended
     lines = [line for line in ended.stderr.splitlines() if not re.match(r"[IWEV]\d{4} ", line)]

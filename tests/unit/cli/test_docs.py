@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 MODULE = re.compile(r"`([a-z_/]+\.py)`")
-PLACES = ("", "src/naiad", "src/naiad/frontends/http", "src/naiad/execution/process")
+PLACES = ("", "src/naiad", "src/naiad/frontends/grpc", "src/naiad/frontends/http", "src/naiad/execution/process")
 
 
 def test_the_page_on_flags_is_up_to_date() -> None:

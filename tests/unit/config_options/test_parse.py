@@ -103,21 +103,25 @@ def test_an_unknown_flag_gets_the_nearest_one(repository: str) -> None:
 def test_two_services_on_one_address_and_port_are_refused_but_not_on_free_ports(repository: str) -> None:
     expected = "The server cannot listen to HTTP requests and metrics requests at the same address and port 127.0.0.1:8002"
     assert expected == refusal(repository, "--http-port=8002")
+    expected = "The server cannot listen to HTTP requests and GRPC requests at the same address and port 127.0.0.1:8000"
+    assert expected == refusal(repository, "--grpc-port=8000")
     assert parse_options([repository, "--http-port=8002", "--allow-metrics=false"]).http_port == 8002
     assert parse_options([repository, "--http-port=8002", "--metrics-address=127.0.0.2"]).http_port == 8002
     assert parse_options([repository, "--http-port=0", "--metrics-port=0"]).metrics_port == 0
 
 
 def test_a_server_that_serves_nothing_is_refused(repository: str) -> None:
-    assert "leave nothing to serve" in refusal(repository, "--allow-http=off", "--allow-metrics=off")
+    assert "leave nothing to serve" in refusal(repository, "--allow-http=off", "--allow-grpc=off", "--allow-metrics=off")
 
 
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("--grpc-port=8001", "--grpc-port: gRPC isn't built yet"),
-        ("--allow-grpc=true", "--allow-grpc=true: gRPC isn't built yet"),
-        ("--allow-grpc=maybe", "--allow-grpc=maybe: gRPC isn't built yet"),
+        (
+            "--grpc-server-cert=a.pem",
+            "--grpc-server-cert: TLS isn't built yet: put a proxy that ends TLS before the server",
+        ),
+        ("--grpc-infer-thread-count=1", "--grpc-infer-thread-count=1: it must be a whole number from 2 to 128"),
         ("--cache-config=local,size=1", "--cache-config: the response cache isn't built yet"),
         ("--strict-model-config=true", "--strict-model-config=true: use --disable-auto-complete-config"),
     ],
@@ -127,13 +131,13 @@ def test_a_flag_whose_part_is_not_built_says_so(repository: str, argument: str, 
 
 
 def test_one_bad_value_of_a_refused_flag_is_enough(repository: str) -> None:
-    assert "--allow-grpc=true" in refusal(repository, "--allow-grpc=true", "--allow-grpc=false")
+    assert "--grpc-use-ssl=true" in refusal(repository, "--grpc-use-ssl=true", "--grpc-use-ssl=false")
 
 
 @pytest.mark.parametrize(
     "argument",
     [
-        "--allow-grpc=FALSE",
+        "--grpc-use-ssl=FALSE",
         "--model-control-mode=NONE",
         "--rate-limit=off",
         "--allow-gpu-metrics=0",

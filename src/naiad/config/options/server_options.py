@@ -406,5 +406,7 @@ class ServerOptions(GrpcServerOptions):
 
 
 def flag_table() -> tuple[Flag, ...]:
-    """Return every flag, in the order of the fields of `ServerOptions`."""
-    return tuple(field.metadata["flag"] for field in fields(ServerOptions) if "flag" in field.metadata)
+    """Return every flag, by category and within it in the order of the fields of `ServerOptions`."""
+    flags = [field.metadata["flag"] for field in fields(ServerOptions) if "flag" in field.metadata]
+    order = list(Category)
+    return tuple(sorted(flags, key=lambda flag: order.index(flag.category)))

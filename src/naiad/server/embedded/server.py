@@ -48,7 +48,7 @@ class Server:
         self._given = frozenset(options)
         self._options = options_from_keywords(options)
         if not http:
-            self._options = replace(self._options, allow_http=False, allow_metrics=False)
+            self._options = replace(self._options, allow_http=False, allow_grpc=False, allow_metrics=False)
         self._sources: dict[str, ModelSource] = {}
         self._callers: dict[str, list[FunctionCaller]] = {}
         self._running: BackgroundServer | None = None

@@ -118,8 +118,8 @@ def test_decoupled_responses_dont_wait_for_ordinary_ones() -> None:
     stream.answer("d1", is_final=False)
     stream.answer("d2", is_final=False)
     stream.answer("d1", is_final=True)
-    assert ["d1", "d2", "d1"] == stream.ids
-    assert [False, False, True] == list(map(final_of, stream.transport.sent))
+    assert stream.ids == ["d1", "d2", "d1"]
+    assert list(map(final_of, stream.transport.sent)) == [False, False, True]
     stream.answer("late")
     assert stream.ids[-1] == "late"
 
@@ -133,10 +133,10 @@ def test_errors_take_their_place_in_the_order() -> None:
     stream.answer("fourth")
     assert stream.ids == []
     stream.answer("first")
-    assert ["first", "second", "third", "fourth"] == stream.ids
-    assert ["", "bad shape", "Request for unknown model: 'gone' is not found", ""] == [
+    assert stream.ids == ["first", "second", "third", "fourth"]
+    assert [
         message.error_message for message in stream.transport.sent
-    ]
+    ] == ["", "bad shape", "Request for unknown model: 'gone' is not found", ""]
 
 
 def test_a_failed_request_says_of_which_model_and_that_it_is_over() -> None:
@@ -144,7 +144,7 @@ def test_a_failed_request_says_of_which_model_and_that_it_is_over() -> None:
     stream.ask("slow", "a")
     stream.service.sinks["a"].fail(unavailable("worker died"))
     (message,) = stream.transport.sent
-    assert ("worker died", "a", "slow") == (message.error_message, message.infer_response.id, message.infer_response.model_name)
+    assert (message.error_message, message.infer_response.id, message.infer_response.model_name) == ("worker died", "a", "slow")
     assert final_of(message)
     assert stream.transport.end == ()
 
@@ -167,11 +167,11 @@ def test_the_final_flag_alone_is_sent_where_it_was_asked_for() -> None:
     for name in ("plain", "asks"):
         stream.service.sinks[name].send(None, True)
     (message,) = stream.transport.sent
-    assert ("asks", "rep", 0) == (
+    assert (
         message.infer_response.id,
         message.infer_response.model_name,
         len(message.infer_response.outputs),
-    )
+    ) == ("asks", "rep", 0)
     assert final_of(message)
 
 
@@ -199,7 +199,7 @@ def test_a_cancelled_stream_cancels_every_open_request() -> None:
         stream.ask("slow", name)
     stream.answer("a")
     stream.rpc.on_cancel(None)
-    assert ["b", "c"] == stream.service.cancelled
+    assert stream.service.cancelled == ["b", "c"]
     stream.answer("b")
     assert stream.ids == ["a"]
 
