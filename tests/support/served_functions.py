@@ -37,7 +37,7 @@ def reachable(
     function: Callable[..., Any], inputs=(X,), outputs=(Y,), options: dict[str, Any] | None = None, **more: Any
 ) -> naiad.Server:
     """Return a server, not yet started, with one function as `m`, on ports that the system chooses."""
-    server = naiad.Server(**{"http_port": 0, "metrics_port": 0, **(options or {})})
+    server = naiad.Server(**{"http_port": 0, "grpc_port": 0, "metrics_port": 0, **(options or {})})
     server.bind("m", function, list(inputs), list(outputs), **more)
     return server
 

@@ -77,7 +77,8 @@ def test_it_says_what_was_loaded_where_it_listens_and_a_line_to_try(tmp_path, se
     server = serve(tmp_path)
     wait_until(lambda: any("curl http://" in line for line in server.output))
     text = "\n".join(server.output)
-    assert json.loads(re.search(r"NAIAD_LISTENING (.*)", text)[1]) == {"http": server.http, "metrics": server.metrics}
+    addresses = {"http": server.http, "grpc": server.grpc, "metrics": server.metrics}
+    assert addresses == json.loads(re.search(r"NAIAD_LISTENING (.*)", text)[1])
     assert re.search(r"echo\s+1\s+READY", text)
     command = re.search(r"curl (http://\S+)", text)[1]
     assert requests.get(command, timeout=5).status_code == 200

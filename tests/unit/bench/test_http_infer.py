@@ -23,7 +23,7 @@ def answer_like(body: bytes, header_size: int, form: Form) -> tuple[dict[str, st
     return headers, text + body[header_size:]
 
 
-@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("form", [Form.BINARY, Form.JSON])
 @settings(deadline=None)  # a busy machine is no failure
 @given(first=ARRAYS, second=ARRAYS)
 def test_what_an_identity_server_sends_back_is_what_was_sent(form: Form, first: Any, second: Any) -> None:

@@ -43,7 +43,7 @@ def test_each_module_that_the_architecture_names_exists() -> None:
     assert [name for name in names if not any((ROOT / place / name).is_file() for place in PLACES)] == []
 
 
-FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]+)")
+FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
 PAGES_ON_SERVING = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "docs/migrating.md", *(ROOT / "docs/how-to").glob("*.md")]
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from naiad.request.call import Buffer
 
 _ID, _RAW_CONTENTS = 3, 7
+# What protobuf skips in nanoseconds takes us a microsecond: a message of countless tiny fields is left to it.
+_MOST_FIELDS = 1024
 _CUT_OUT = (_RAW_CONTENTS, _ID)
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -27,15 +29,17 @@ class SplitRequest:
 
 
 def split_request(message: Buffer) -> SplitRequest | None:
-    """Return the parts of a ModelInferRequest, None when its outermost fields can't be told apart."""
+    """Return the parts of a ModelInferRequest, None when its outermost fields can't be told apart, or are too many."""
     view = memoryview(message)
     end = len(view)
     raws: list[memoryview] = []
     pieces: list[Buffer] = []
     request_id = b""
     position = piece_start = 0
+    left = _MOST_FIELDS
     try:
-        while position < end:
+        while position < end and left:
+            left -= 1
             start = position
             tag = view[position]
             position += 1

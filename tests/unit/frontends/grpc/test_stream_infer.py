@@ -134,9 +134,12 @@ def test_errors_take_their_place_in_the_order() -> None:
     assert stream.ids == []
     stream.answer("first")
     assert stream.ids == ["first", "second", "third", "fourth"]
-    assert [
-        message.error_message for message in stream.transport.sent
-    ] == ["", "bad shape", "Request for unknown model: 'gone' is not found", ""]
+    assert [message.error_message for message in stream.transport.sent] == [
+        "",
+        "bad shape",
+        "Request for unknown model: 'gone' is not found",
+        "",
+    ]
 
 
 def test_a_failed_request_says_of_which_model_and_that_it_is_over() -> None:

@@ -82,6 +82,15 @@ def test_fields_that_only_protobuf_can_skip_are_left_to_it() -> None:
     assert bytes(call.inputs[0].buffer or b"") == b"12345678"
 
 
+def test_a_message_of_countless_fields_is_left_to_protobuf() -> None:
+    message = with_input()
+    message.raw_input_contents.append(b"12345678")
+    data = b"\xf8\x3f\x07" * 5000 + message.SerializeToString()
+    assert split_request(data) is None
+    call, _ = decode_infer(data)
+    assert bytes(call.inputs[0].buffer or b"") == b"12345678"
+
+
 def test_the_same_head_with_other_sizes_isnt_the_same_call() -> None:
     templates = ProtoTemplates()
     for size in (8, 4):
