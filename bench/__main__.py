@@ -14,13 +14,19 @@ from typing import TypeVar
 
 from bench import machine, measure, report, triton_setup
 from bench.errors import BenchError, Unavailable
+from bench.grpc.idle import idle_growth
+from bench.grpc.infer import find_modules
+from bench.grpc.stream import stream_rates
+from bench.http_infer import Form
 from bench.measure import Setting, Starter
 from bench.onnx.share import share_of_engine
 from bench.results import Results
 from bench.scenarios import (
     ENGINE_SCENARIOS,
     FOOTPRINT,
+    IDLE,
     SCENARIOS,
+    STREAM,
     VARIANTS,
     EngineScenario,
     Scenario,
@@ -28,6 +34,7 @@ from bench.scenarios import (
     chosen_names,
     scenario_names,
 )
+from bench.servers import serves_grpc
 from bench.triton_setup import Program
 
 SERVERS = ("naiad", "triton")
@@ -57,8 +64,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace, folder: Path) -> Results:
-    names = chosen_names(tuple(options.scenario))
     left_out: list[str] = []
+    names = _without_grpc(chosen_names(tuple(options.scenario)), left_out)
     setting = _prepare(options, folder, left_out)
     scenarios = [each for each in SCENARIOS if each.name in names and _has_generator(setting, each, left_out)]
     variants = [each for each in VARIANTS if _has_variant(each, left_out)]
@@ -67,6 +74,8 @@ def _run(options: argparse.Namespace, folder: Path) -> Results:
         comparisons=tuple(measure.compare(setting, scenarios, variants)),
         engines=tuple(share_of_engine(setting, engines)),
         footprints=tuple(measure.footprints(setting)) if FOOTPRINT in names else (),
+        idles=tuple(idle_growth(setting)) if IDLE in names else (),
+        streams=tuple(stream_rates(setting)) if STREAM in names else (),
         left_out=tuple(left_out),
     )
 
@@ -84,10 +93,26 @@ def _prepare(options: argparse.Namespace, folder: Path, left_out: list[str]) -> 
         raise BenchError("there is no server to measure: " + "; ".join(left_out))
     found: dict[str, Program | None] = {
         "wrk": _attempt("wrk", left_out, triton_setup.wrk),
+        "h2load": _attempt("h2load", left_out, triton_setup.h2load),
         "perf_analyzer": _attempt("perf_analyzer", left_out, triton_setup.perf_analyzer),
     }
     generators = {name: program for name, program in found.items() if program is not None}
     return Setting(options.rounds, options.duration, folder, generators, naiad, triton)
+
+
+def _without_grpc(names: frozenset[str], left_out: list[str]) -> frozenset[str]:
+    """Return the scenarios that can be run with the packages of this environment; say so when Naiad can't take part."""
+    grpc_names = names & {IDLE, STREAM, *(each.name for each in SCENARIOS if each.form is Form.GRPC)}
+    if not grpc_names:
+        return names
+    if not serves_grpc(Path(sys.executable).parent / "naiad"):
+        left_out.append(f"Naiad over gRPC: not built yet ({', '.join(sorted(grpc_names))})")
+    try:
+        find_modules()
+    except Unavailable as error:
+        left_out.append(f"{', '.join(sorted(grpc_names))}: {error}")
+        return names - grpc_names
+    return names
 
 
 def _attempt(what: str, left_out: list[str], get: Callable[[], _T]) -> _T | None:

@@ -1,6 +1,7 @@
 """Makes the body of an inference request and reads the answer, in the two forms that HTTP has: binary tensors and JSON.
 
-Owns the bytes. Written without the server's own codecs, so that both servers are checked by the same outside reader.
+Owns the bytes; those of gRPC are in bench/grpc. Written without the server's own codecs, so that both servers are checked by
+the same outside reader.
 
 Binary form: a JSON header, whose length the header `Inference-Header-Content-Length` says, then the bytes of each tensor.
 """
@@ -25,10 +26,11 @@ DATATYPES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class Form(Enum):
-    """How the tensors travel."""
+    """How the tensors travel: the first two over HTTP, the last one in protobuf messages."""
 
     BINARY = "binary"
     JSON = "json"
+    GRPC = "grpc"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Runs a load generator against one model and reads what it measured. Owns the two generators' command lines and outputs.
+"""Runs a load generator against one model and reads what it measured. Owns the command lines and outputs of wrk and
+perf_analyzer; h2load, which only gRPC needs, is in bench/grpc.
 
 wrk posts one recorded request over and over; perf_analyzer makes its own requests and reads metadata, config and statistics
 first, so that it checks the server as well. Both run in a process of their own and close the loop: each connection sends its
@@ -72,7 +73,7 @@ def run_wrk(program: Program, address: Address, request: InferRequest, plan: Loa
         headers.write_text("".join(f"{name}: {value}\n" for name, value in request.headers.items()))
         size = [f"-c{plan.concurrency}", "-t1", f"-d{max(round(plan.duration_s), 1)}s", "--timeout=10s"]
         url = f"http://{address}{request.path}"
-        return parse_wrk(_run(program, [*size, "-s", str(script), url, "--", str(body), str(headers)], plan.cores))
+        return parse_wrk(run_program(program, [*size, "-s", str(script), url, "--", str(body), str(headers)], plan.cores))
 
 
 def parse_wrk(output: str) -> LoadResult:
@@ -90,16 +91,18 @@ def parse_wrk(output: str) -> LoadResult:
     return LoadResult(counts["requests"] * 1e6 / counts["duration_us"], counts["p50_us"], counts["p99_us"])
 
 
-def run_perf_analyzer(program: Program, address: Address, model: str, plan: LoadPlan) -> LoadResult:
-    """Load `model` over HTTP; raise BenchError when it fails. Three windows make up the duration, their mean is the result.
+def run_perf_analyzer(program: Program, address: Address, model: str, plan: LoadPlan, protocol: str = "http") -> LoadResult:
+    """Load `model` over "http" or "grpc", as `protocol` says; raise BenchError when it fails.
+
+    Three windows make up the duration, their mean is the result.
 
     The threshold of stability is out of reach, so that a noisy machine gets a figure too: the rounds show how it varies.
     """
     with tempfile.TemporaryDirectory(prefix="naiad-bench-") as folder:
         table = Path(folder, "table.csv")
-        arguments = ["-m", model, "-u", str(address), "-i", "http", f"--concurrency-range={plan.concurrency}"]
+        arguments = ["-m", model, "-u", str(address), "-i", protocol, f"--concurrency-range={plan.concurrency}"]
         arguments += [f"--measurement-interval={max(round(plan.duration_s * 1000 / 3), 500)}", "--max-trials=3"]
-        output = _run(program, [*arguments, "--stability-percentage=10000", "-f", str(table)], plan.cores)
+        output = run_program(program, [*arguments, "--stability-percentage=10000", "-f", str(table)], plan.cores)
         if not table.exists():
             raise BenchError(f"perf_analyzer wrote no table: {output[-500:]}")
         return parse_perf_analyzer(table.read_text())
@@ -115,7 +118,8 @@ def parse_perf_analyzer(table: str) -> LoadResult:
         raise BenchError(f"not the table of perf_analyzer that was expected: {table[:500]!r} ({error})") from error
 
 
-def _run(program: Program, arguments: Sequence[str], cores: Sequence[int]) -> str:
+def run_program(program: Program, arguments: Sequence[str], cores: Sequence[int]) -> str:
+    """Run a load generator and return what it printed; raise BenchError when it fails."""
     command = [*bound_to(cores), str(program.path), *arguments]
     done = subprocess.run(command, env={**os.environ, **program.environment}, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.errors import BenchError
+from bench.grpc import infer as grpc_infer
+from bench.grpc.h2load import RecordedCall, run_h2load
 from bench.http_infer import Array, Form, check_answer, counts, make_request
 from bench.load import LoadPlan, LoadResult, run_perf_analyzer, run_wrk
 from bench.models.repository import Model, write_repository
@@ -101,6 +103,8 @@ def compare(setting: Setting, scenarios: Sequence[Scenario], variants: Sequence[
         rows: list[Comparison] = []
         for scenario in scenarios:
             chosen = variants_of(scenario.family, variants)
+            if naiad is None or (scenario.form is Form.GRPC and naiad.grpc is None):
+                chosen = []
             ours = [Subject(each.title, naiad, naiad_identity(scenario.family, each).name) for each in chosen if naiad]
             theirs = Subject("", triton, triton_identity(scenario.family).name) if triton else None
             rows += _compare_one(setting, scenario, ours, theirs)
@@ -112,6 +116,8 @@ def _compare_one(setting: Setting, scenario: Scenario, ours: Sequence[Subject], 
     plan = LoadPlan(scenario.concurrency, setting.duration_s)
     shot = Shot(inputs, {"OUTPUT0": inputs["INPUT0"]}, scenario.form, plan, scenario.generator)
     subjects = [*ours, *([theirs] if theirs else [])]
+    if not subjects:
+        return []
     samples: list[list[Sample]] = [[] for _ in subjects]
     for number in range(setting.rounds):
         for subject, taken in zip(subjects, samples):
@@ -126,7 +132,8 @@ def _compare_one(setting: Setting, scenario: Scenario, ours: Sequence[Subject], 
 def _row(scenario: Scenario, variant: str, naiad: Sequence[Sample], triton: Sequence[Sample]) -> Comparison:
     medians = [median_sample(samples) if samples else None for samples in (naiad, triton)]
     rounds = [tuple(round(sample.requests_per_s, 1) for sample in samples) for samples in (naiad, triton)]
-    return Comparison(scenario.name, variant, medians[0], medians[1], rounds[0], rounds[1])
+    tensor_bytes = sum(array.nbytes for array in scenario.family.inputs().values())
+    return Comparison(scenario.name, variant, medians[0], medians[1], rounds[0], rounds[1], tensor_bytes)
 
 
 def fire(setting: Setting, subject: Subject, shot: Shot) -> Sample:
@@ -135,8 +142,8 @@ def fire(setting: Setting, subject: Subject, shot: Shot) -> Sample:
     Raises BenchError when the answer is wrong or a request fails.
     """
     address, model = subject.server.address, subject.model
-    check_answer(address, make_request(model, shot.inputs, shot.form), shot.expected)
-    if shot.generator == "wrk":  # perf_analyzer's first window is its own warm-up
+    _check(subject, shot)
+    if shot.generator != "perf_analyzer":  # perf_analyzer's first window is its own warm-up
         _load(setting, subject, shot, LoadPlan(shot.plan.concurrency, WARM_UP_S, shot.plan.cores))
     cpu_s, before = subject.server.cpu_s(), counts(address, model)
     result = _load(setting, subject, shot, shot.plan)
@@ -148,10 +155,23 @@ def fire(setting: Setting, subject: Subject, shot: Shot) -> Sample:
 
 
 def _load(setting: Setting, subject: Subject, shot: Shot, plan: LoadPlan) -> LoadResult:
-    address, program = subject.server.address, setting.generators[shot.generator]
+    server, program = subject.server, setting.generators[shot.generator]
+    address = server.grpc_address if shot.form is Form.GRPC else server.address
     if shot.generator == "perf_analyzer":
-        return run_perf_analyzer(program, address, subject.model, plan)
+        return run_perf_analyzer(program, address, subject.model, plan, "grpc" if shot.form is Form.GRPC else "http")
+    if shot.form is Form.GRPC:
+        message = grpc_infer.make_message(subject.model, shot.inputs)
+        answer_bytes = grpc_infer.check_answer(address, message, shot.expected)
+        return run_h2load(program, address, RecordedCall(message, answer_bytes), plan)
     return run_wrk(program, address, make_request(subject.model, shot.inputs, shot.form), plan)
+
+
+def _check(subject: Subject, shot: Shot) -> None:
+    if shot.form is Form.GRPC:
+        message = grpc_infer.make_message(subject.model, shot.inputs)
+        grpc_infer.check_answer(subject.server.grpc_address, message, shot.expected)
+    else:
+        check_answer(subject.server.address, make_request(subject.model, shot.inputs, shot.form), shot.expected)
 
 
 def footprints(setting: Setting) -> list[Footprint]:

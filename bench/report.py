@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import Machine
-from bench.results import Comparison, EngineShare, Footprint, Results
+from bench.results import Comparison, EngineShare, Footprint, Idle, Results, Sample, Stream
 
 ABSENT = "n/a"
+LARGE_TENSOR_BYTES = 100_000
 METHOD = (
     (
         "Every figure is the median of the rounds; within a round each server and variant gets the same load in turn. "
         "Each run follows a checked answer and a second of warm-up; one failed request fails the whole run."
     ),
     (
-        "Load comes from one other process on the same machine: wrk (one thread, one recorded request over and over) "
-        "or perf_analyzer. Requests/s and latencies are what it saw. Binary rows ask for binary outputs."
+        "Load comes from one other process on the same machine: wrk (one thread, one recorded request over and over), "
+        "h2load for gRPC (the same, on up to 4 connections) or perf_analyzer. "
+        "Requests/s and latencies are what it saw. Binary rows ask for binary outputs."
     ),
     (
         "Server CPU is user and system time of the server process and its children, divided by the requests that the server's "
@@ -36,6 +38,10 @@ METHOD = (
         "The bare engine is ONNX Runtime in a loop in its own process, one thread, the full batch. Server and engine share "
         "one core, the load has the others; there are twice as many requests at once as a batch holds. Added CPU is the "
         "difference of two large figures: for models of many milliseconds it is lost in the noise, and may come out below zero."
+    ),
+    (
+        "MB/s count the tensors of both directions. Idle connections have answered one call each; a stream's responses are "
+        "counted by a client that reads HTTP/2 frames, the model is the same decoupled Python model on both servers."
     ),
     (
         "Memory is the server with its children, one identity model loaded and one request answered; PSS counts a shared page "
@@ -69,6 +75,13 @@ def to_markdown(machine: Machine, results: Results, settings: dict[str, Any]) ->
     parts = [_head(machine, settings)]
     if results.comparisons:
         parts.append("## Naiad and Triton\n\n" + comparison_table(results.comparisons))
+    large = [row for row in results.comparisons if row.tensor_bytes >= LARGE_TENSOR_BYTES]
+    if large:
+        parts.append("## Large tensors both ways\n\n" + throughput_table(large))
+    if results.streams:
+        parts.append("## A stream of small responses\n\n" + stream_table(results.streams))
+    if results.idles:
+        parts.append("## Idle gRPC connections\n\n" + idle_table(results.idles))
     if results.engines:
         parts.append("## Naiad and the bare engine\n\n" + engine_table(results.engines))
     if results.footprints:
@@ -95,6 +108,40 @@ def _comparison_cells(row: Comparison) -> list[str]:
     )
     cells = [row.scenario, row.variant or ABSENT, *map(_number, rates), _ratio(*rates), *map(_milliseconds, halves)]
     return [*cells, *map(_milliseconds, tails), _ratio(*tails), *map(_number, costs), *map(_number, batches)]
+
+
+def throughput_table(rows: Sequence[Comparison]) -> str:
+    """Return one line for each scenario and variant: megabytes (10^6) of tensors a second, there and back."""
+    titles = ["scenario", "Naiad runs the model", "tensor kB", "Naiad MB/s", "Triton MB/s", "ratio"]
+    return _table(titles, (_throughput_cells(row) for row in rows))
+
+
+def _throughput_cells(row: Comparison) -> list[str]:
+    rates = [_megabytes_per_s(sample, row.tensor_bytes) for sample in (row.naiad, row.triton)]
+    return [row.scenario, row.variant or ABSENT, _number(row.tensor_bytes / 1000), *map(_number, rates), _ratio(*rates)]
+
+
+def _megabytes_per_s(sample: Sample | None, tensor_bytes: int) -> float | None:
+    return None if sample is None else 2 * tensor_bytes * sample.requests_per_s / 1e6
+
+
+def stream_table(rows: Sequence[Stream]) -> str:
+    """Return one line for each server."""
+    titles = ["server", "responses of one call", "responses/s", "CPU µs/response"]
+    cells = ([row.server, str(row.responses), _number(row.sample.responses_per_s), _number(row.sample.cpu_us)] for row in rows)
+    return _table(titles, cells)
+
+
+def idle_table(rows: Sequence[Idle]) -> str:
+    """Return one line for each server."""
+    titles = ["server", "connections", "PSS before MiB", "growth MiB", "growth KiB/connection"]
+    return _table(titles, (_idle_cells(row) for row in rows))
+
+
+def _idle_cells(row: Idle) -> list[str]:
+    before, growth = row.sample.pss_before_bytes, row.sample.pss_growth_bytes
+    figures = (before / 2**20, growth / 2**20, growth / 2**10 / row.connections)
+    return [row.server, str(row.connections), *map(_number, figures)]
 
 
 def engine_table(rows: Sequence[EngineShare]) -> str:

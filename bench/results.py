@@ -41,7 +41,8 @@ class FootprintSample:
 class Comparison:
     """One scenario with Naiad in one variant. None, or a variant "", is what wasn't measured.
 
-    `naiad_rounds` and `triton_rounds` hold every round's requests/s.
+    `naiad_rounds` and `triton_rounds` hold every round's requests/s, `tensor_bytes` the size of the tensor
+    that travels each way.
     """
 
     scenario: str
@@ -50,6 +51,7 @@ class Comparison:
     triton: Sample | None
     naiad_rounds: tuple[float, ...] = ()
     triton_rounds: tuple[float, ...] = ()
+    tensor_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,48 @@ class Footprint:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleSample:
+    """What open connections without a call add to the memory of a server and its children."""
+
+    pss_before_bytes: float
+    pss_growth_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """One server with `connections` idle connections of gRPC."""
+
+    server: str
+    connections: int
+    sample: IdleSample
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSample:
+    """One call of ModelStreamInfer with many small responses; `cpu_us` is the server's CPU time for each."""
+
+    responses_per_s: float
+    cpu_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One server that answers one request with `responses`."""
+
+    server: str
+    responses: int
+    sample: StreamSample
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """Everything one run found; `left_out` says what couldn't be measured on this machine, and why."""
 
     comparisons: tuple[Comparison, ...] = ()
     engines: tuple[EngineShare, ...] = ()
     footprints: tuple[Footprint, ...] = ()
+    idles: tuple[Idle, ...] = ()
+    streams: tuple[Stream, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
@@ -106,5 +144,15 @@ def median_footprint(rounds: Sequence[FootprintSample]) -> FootprintSample:
     return FootprintSample(*_medians(rounds))
 
 
-def _medians(rounds: Sequence[Sample | EngineSample | FootprintSample]) -> list[float]:
+def median_idle(rounds: Sequence[IdleSample]) -> IdleSample:
+    """Return the median of each figure by itself over the rounds, of which there must be at least one."""
+    return IdleSample(*_medians(rounds))
+
+
+def median_stream(rounds: Sequence[StreamSample]) -> StreamSample:
+    """Return the median of each figure by itself over the rounds, of which there must be at least one."""
+    return StreamSample(*_medians(rounds))
+
+
+def _medians(rounds: Sequence[Sample | EngineSample | FootprintSample | IdleSample | StreamSample]) -> list[float]:
     return [statistics.median(getattr(each, figure.name) for each in rounds) for figure in fields(rounds[0])]

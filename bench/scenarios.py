@@ -18,7 +18,12 @@ from bench.onnx import files
 
 PYTHON_IDENTITY = Path(__file__).parent / "models" / "python_identity.py"
 PYTHON_SLEEPER = Path(__file__).parent / "models" / "python_sleeper.py"
+PYTHON_REPEAT = Path(__file__).parent / "models" / "python_repeat.py"
 FOOTPRINT = "footprint"
+IDLE = "grpc-idle-1000"
+STREAM = "grpc-stream-10000"
+IDLE_CONNECTIONS = 1000
+STREAM_RESPONSES = 10_000
 SEED = 20
 
 
@@ -53,7 +58,9 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One load on one family. `generator` is wrk or perf_analyzer, which makes its own requests (in binary form)."""
+    """One load on one family. `generator` is wrk for HTTP, h2load for gRPC, or perf_analyzer, which makes its own requests (in
+    binary form) and does both.
+    """
 
     name: str
     family: Family
@@ -107,6 +114,9 @@ SCENARIOS = (
     Scenario("image-binary-c1", IMAGE, Form.BINARY, 1),
     Scenario("image-binary-c16", IMAGE, Form.BINARY, 16),
     Scenario("sleep-5ms-batched-c64", SLEEPER, Form.BINARY, 64),
+    *(Scenario(f"identity-grpc-c{count}", IDENTITY, Form.GRPC, count, "h2load") for count in (1, 16, 64)),
+    Scenario("identity-grpc-perf-analyzer-c16", IDENTITY, Form.GRPC, 16, "perf_analyzer"),
+    *(Scenario(f"image-grpc-c{count}", IMAGE, Form.GRPC, count, "h2load") for count in (1, 16)),
 )
 
 _BYTES = Tensor("bytes", "TYPE_INT32", (2048,))
@@ -123,7 +133,7 @@ ENGINE_SCENARIOS = (
 
 def scenario_names() -> tuple[str, ...]:
     """Return every name that --scenario takes, in the order of the table."""
-    return (*(each.name for each in SCENARIOS), *(each.name for each in ENGINE_SCENARIOS), FOOTPRINT)
+    return (*(each.name for each in SCENARIOS), *(each.name for each in ENGINE_SCENARIOS), FOOTPRINT, IDLE, STREAM)
 
 
 def chosen_names(wanted: tuple[str, ...]) -> frozenset[str]:
@@ -149,6 +159,12 @@ def naiad_identity(family: Family, variant: Variant) -> Model:
 def triton_identity(family: Family) -> Model:
     """Return the family's model as Triton runs it: its wheel has the Python backend only."""
     return _identity(family.name, family, "python", {}, family.python_file)
+
+
+def repeat_model() -> Model:
+    """Return the decoupled Python model that both servers run: COUNT small responses to one request."""
+    numbers = (Tensor("COUNT", "TYPE_INT32", (1,)), Tensor("OUT", "TYPE_INT32", (1,)))
+    return Model("repeat", "python", numbers[:1], numbers[1:], is_decoupled=True, file=PYTHON_REPEAT, file_name="model.py")
 
 
 def engine_model(scenario: EngineScenario) -> Model:

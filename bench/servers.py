@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -32,17 +33,19 @@ POLL_S = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start one server. `port` is 0 when the server takes a free one and says which on its standard output."""
+    """How to start one server. The ports are 0 when the server takes free ones and says which on its standard output."""
 
     name: str
     program: Program
     arguments: tuple[str, ...]
     port: int = 0
+    grpc_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One running server that was seen ready. `ready_s` is the time from spawning it to the first 200 on /v2/health/ready.
+    """One running server that was seen ready. `ready_s` is the time from spawning it to the first 200 on /v2/health/ready;
+    `grpc` is None when it doesn't serve gRPC.
 
     Its figures raise BenchError when one of its processes has ended: what that one used is lost.
     """
@@ -51,6 +54,14 @@ class Server:
     address: Address
     process: psutil.Process
     ready_s: float
+    grpc: Address | None = None
+
+    @property
+    def grpc_address(self) -> Address:
+        """Where the server listens for gRPC; raise BenchError when it doesn't."""
+        if self.grpc is None:
+            raise BenchError(f"{self.name} doesn't listen for gRPC")
+        return self.grpc
 
     def cpu_s(self) -> float:
         """Return the CPU seconds that the server and its children have used so far."""
@@ -79,7 +90,14 @@ def naiad_launch(repository: Path) -> Launch:
     path = Path(sys.executable).parent / "naiad"
     if not path.exists():
         raise Unavailable(f"{path} doesn't exist: `make install`")
-    return Launch("Naiad", Program(path), ("serve", str(repository), "--http-port", "0", "--metrics-port", "0"))
+    ports = ["--http-port=0", "--metrics-port=0", *(["--grpc-port=0"] if serves_grpc(path) else [])]
+    return Launch("Naiad", Program(path), ("serve", str(repository), *ports))
+
+
+@cache
+def serves_grpc(path: Path) -> bool:
+    """Return whether the command `naiad` at `path` has a port for gRPC: its help names it."""
+    return "--grpc-port" in subprocess.run([path, "serve", "--help"], capture_output=True, text=True, check=False).stdout
 
 
 def triton_launch(program: Program, repository: Path) -> Launch:
@@ -98,7 +116,7 @@ def triton_launch(program: Program, repository: Path) -> Launch:
         "--allow-gpu-metrics=false",
         "--model-load-thread-count=1",
     )
-    return Launch("Triton", program, program.arguments + flags, http_port)
+    return Launch("Triton", program, program.arguments + flags, http_port, grpc_port)
 
 
 @contextmanager
@@ -126,7 +144,10 @@ def serving(launch: Launch, log_path: Path, cores: Sequence[int] = ()) -> Iterat
             address = _wait_ready(popen, launch, log_path, started + START_TIMEOUT_S)
         except BenchError as error:
             raise BenchError(f"{launch.name} {error}; the end of {log_path}:\n{_tail(log_path)}") from error
-        yield Server(launch.name, address, psutil.Process(popen.pid), time.monotonic() - started)
+        ready_s = time.monotonic() - started
+        grpc_port = launch.grpc_port or listening_port(log_path.read_text(errors="replace"), "grpc")
+        grpc = Address("127.0.0.1", grpc_port) if grpc_port else None
+        yield Server(launch.name, address, psutil.Process(popen.pid), ready_s, grpc)
 
 
 def bound_to(cores: Sequence[int]) -> list[str]:
@@ -134,12 +155,12 @@ def bound_to(cores: Sequence[int]) -> list[str]:
     return ["taskset", "--cpu-list", ",".join(str(core) for core in cores)] if cores else []
 
 
-def listening_port(output: str) -> int | None:
-    """Return the HTTP port from the line in which Naiad says where it listens, or None while it isn't there yet."""
+def listening_port(output: str, protocol: str = "http") -> int | None:
+    """Return the port from the line in which Naiad says where it listens, or None while it isn't there yet or not named."""
     for line in output.splitlines(keepends=True):
         if line.startswith(LISTENING) and line.endswith("\n"):
-            _, _, port = json.loads(line[len(LISTENING) :])["http"].rpartition(":")
-            return int(port)
+            _, _, port = json.loads(line[len(LISTENING) :]).get(protocol, "").rpartition(":")
+            return int(port) if port else None
     return None
 
 

@@ -114,6 +114,19 @@ def wrk(root: Path = ENVIRONMENT) -> Program:
     return Program(only_file(home, "wrk"), {"LD_LIBRARY_PATH": libraries})
 
 
+def h2load(root: Path = ENVIRONMENT) -> Program:
+    """Return the h2load load generator: the machine's own, or else Debian's unpacked without installing it."""
+    installed = shutil.which("h2load")
+    if installed is not None:
+        return Program(Path(installed))
+    home = root / "h2load"
+    if not is_ready(home, "h2load"):
+        _unpack_debian(["nghttp2-client", "libnghttp2-14", "libev4", "libjemalloc2"], home)
+        mark_ready(home, "h2load")
+    libraries = str(only_file(home, "libnghttp2.so.14").parent)
+    return Program(only_file(home, "h2load"), {"LD_LIBRARY_PATH": libraries})
+
+
 def _check_platform(what: str) -> None:
     here = (platform.system(), platform.machine())
     if here != ("Linux", "x86_64"):

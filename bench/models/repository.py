@@ -22,7 +22,9 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model to serve. `file` is copied to `1/<file_name>`; `is_batched` turns the dynamic batcher on."""
+    """One model to serve. `file` is copied to `1/<file_name>`; `is_batched` turns the dynamic batcher on,
+    `is_decoupled` lets it answer a request with any number of responses.
+    """
 
     name: str
     backend: str
@@ -30,6 +32,7 @@ class Model:
     outputs: tuple[Tensor, ...]
     max_batch_size: int = 0
     is_batched: bool = False
+    is_decoupled: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
     file: Path | None = None
     file_name: str = ""
@@ -54,6 +57,7 @@ def config_text(model: Model) -> str:
     lines += [f"output {_tensor_text(tensor)}" for tensor in model.outputs]
     lines += ["instance_group { count: 1 kind: KIND_CPU }"]
     lines += ["dynamic_batching { }"] if model.is_batched else []
+    lines += ["model_transaction_policy { decoupled: true }"] if model.is_decoupled else []
     lines += [f'parameters {{ key: "{key}" value {{ string_value: "{text}" }} }}' for key, text in model.parameters.items()]
     return "\n".join(lines) + "\n"
 
