@@ -22,7 +22,7 @@ CONNECTIONS = 4
 HEADERS = ("content-type: application/grpc", "te: trailers")
 FINISHED = re.compile(r"^finished in ([0-9.]+)(us|ms|s),", re.MULTILINE)
 REQUESTS = re.compile(r"^requests: \d+ total, (\d+) started, (\d+) done, (\d+) succeeded,", re.MULTILINE)
-STATUSES = re.compile(r"^status codes: (\d+) 2xx,", re.MULTILINE)
+STATUSES = re.compile(r"^status codes: \d+ 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", re.MULTILINE)
 TRAFFIC = re.compile(r"^traffic: .*\((\d+)\) data$", re.MULTILINE)
 UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -61,8 +61,9 @@ def parse_h2load(output: str, log: str, answer_bytes: int) -> LoadResult:
     if finished is None or requests is None or statuses is None or traffic is None:
         raise BenchError(f"h2load printed no result: {output[-800:]}")
     started, done, succeeded = map(int, requests.groups())
-    if not done or not done == succeeded == int(statuses[1]):
-        raise BenchError(f"of {done} calls {done - succeeded} failed, {statuses[1]} have status 2xx: {output[-800:]}")
+    other = sum(map(int, statuses.groups()))
+    if not done or done != succeeded or other:
+        raise BenchError(f"of {done} calls {done - succeeded} failed, {other} have another status than 2xx: {output[-800:]}")
     data_bytes, frame_bytes = int(traffic[1]), answer_bytes + PREFIX_BYTES
     if not done * frame_bytes <= data_bytes <= started * frame_bytes:  # those cut off at the end may add to it
         raise BenchError(
