@@ -117,5 +117,6 @@ def _window_bits(view: memoryview, coding: str) -> int:
 
 def _too_large(max_size_bytes: int) -> InferenceServerError:
     return invalid_argument(
-        f"the decompressed request body exceeds the limit of {max_size_bytes} bytes, raise it with --http-max-input-size"
+        f"the decompressed request body exceeds the limit of {max_size_bytes} bytes, raise it with --http-max-input-size "
+        "or, over gRPC, --grpc-max-message-size"
     )
