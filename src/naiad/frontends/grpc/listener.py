@@ -62,3 +62,4 @@ class GrpcListener:
             await asyncio.sleep(_CLOSE_LOOK_SECONDS)
         for connection in list(self._site.connections):
             connection.abort()
+        self._site.codec_thread.close()

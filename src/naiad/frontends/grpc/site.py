@@ -12,6 +12,7 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from naiad.errors import unavailable, unimplemented
+from naiad.frontends.codec_thread import CodecThread
 from naiad.frontends.grpc.call import Metadata, RpcMethod
 from naiad.frontends.grpc.options import GrpcOptions
 from naiad.request.call import Buffer
@@ -31,6 +32,7 @@ class GrpcSite:
         self.options = options
         self.loop = loop
         self.connections: set[GrpcConnection] = set()
+        self.codec_thread = CodecThread(loop, "naiad-grpc-codec")
         self._methods = {method.path: method for method in methods}
         self._heads: dict[tuple[tuple[bytes, bytes], ...], CallHead] = {}
         self._key_of_category = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import zlib
 
 import ngh2
@@ -10,6 +11,7 @@ import pytest
 from grpc_pair import GrpcPair, framed
 
 from naiad.config.options import RestrictedGroup
+from naiad.errors import InferenceServerError
 from naiad.frontends.grpc.connection import stream as streams
 from naiad.frontends.grpc.options import GrpcOptions, KeepAlive
 
@@ -49,6 +51,69 @@ def test_a_packed_message_without_a_coding_and_one_that_is_broken_are_refused() 
     assert pair.status(pair.call(body=framed(b"abc", 1))) == 13
     assert pair.status(pair.call(body=framed(b"abc", 1), grpc_encoding=b"gzip")) == 3
     assert pair.status(pair.call(body=framed(b"good"))) == 0
+
+
+class LaterCodec:
+    """Unpacks when it is told to."""
+
+    def __init__(self) -> None:
+        self.work: list = []
+
+    def submit(self, work, done) -> None:
+        self.work.append((work, done))
+
+    def run(self) -> None:
+        work, done = self.work.pop(0)
+        try:
+            done(work())
+        except InferenceServerError as error:
+            done(error)
+
+
+def packed(size: int) -> bytes:
+    """Return a message that is large also when it is packed."""
+    return framed(gzip.compress(random.Random(size).randbytes(size)), 1)
+
+
+def test_large_packed_messages_are_unpacked_elsewhere_and_keep_their_order() -> None:
+    pair = GrpcPair()
+    codec = pair.site.codec_thread = LaterCodec()  # type: ignore[assignment]
+    body = packed(20_000) + framed(b"second") + packed(30_000) + framed(b"fourth")
+    pair.call(b"/t.T/Wait", body, grpc_encoding=b"gzip")
+    rpc = pair.rpcs[0]
+    assert (rpc.messages, rpc.is_half_closed) == ([], False)
+    codec.run()
+    assert list(map(len, rpc.messages)) == [20_000, 6]
+    codec.run()
+    assert list(map(len, rpc.messages)) == [20_000, 6, 30_000, 6]
+    assert rpc.is_half_closed
+
+
+def test_what_comes_while_a_message_is_unpacked_uses_up_the_clients_window() -> None:
+    pair = GrpcPair()
+    codec = pair.site.codec_thread = LaterCodec()  # type: ignore[assignment]
+    call = pair.call(b"/t.T/Wait", packed(20_000), is_end=False, grpc_encoding=b"gzip")
+    pair.client.send_data(call, framed(b"a" * 3_000_000))
+    pair.pump()
+    assert pair.client.queued_body_size(call) > 1_500_000
+    codec.run()
+    pair.pump()
+    assert list(map(len, pair.rpcs[0].messages)) == [20_000, 3_000_000]
+
+
+def test_a_call_may_end_while_its_message_is_unpacked() -> None:
+    pair = GrpcPair()
+    codec = pair.site.codec_thread = LaterCodec()  # type: ignore[assignment]
+    call = pair.call(b"/t.T/Wait", packed(20_000), grpc_encoding=b"gzip")
+    pair.client.reset_stream(call, 8)
+    pair.pump()
+    assert pair.rpcs[0].cancels == [None]
+    codec.run()
+    assert pair.rpcs[0].messages == []
+    broken = pair.call(b"/t.T/Wait", framed(b"x" * 5000, 1), grpc_encoding=b"gzip")
+    codec.run()
+    pair.pump()
+    assert pair.status(broken) == 3
 
 
 def test_responses_of_inference_are_packed_where_the_flag_says_so_and_the_client_takes_it() -> None:

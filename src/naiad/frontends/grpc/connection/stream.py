@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -38,12 +39,14 @@ class GrpcStream:
     """See the module. `begin` starts the RPC; `take`, `half_close` and `close` are the connection's."""
 
     __slots__ = (
+        "_backlog",
         "_connection",
         "_deadline",
         "_head",
         "_id",
         "_is_held",
         "_is_started",
+        "_is_unpacking",
         "_reader",
         "_rpc",
         "_tiny_frames",
@@ -68,6 +71,9 @@ class GrpcStream:
         self._tiny_frames = 0
         self._is_started = False
         self._is_held = False
+        # While a large message is unpacked elsewhere, those behind it wait here, and the client runs out of window.
+        self._is_unpacking = False
+        self._backlog: deque[FramedMessage] = deque()
         self.has_ended = False
         self.is_half_closed = False
         self.response_coding = "identity"
@@ -97,7 +103,7 @@ class GrpcStream:
     def take(self, data: bytes) -> None:
         """Take a piece of the request's body."""
         size = len(data)
-        if self._is_held:
+        if self._is_held or self._is_unpacking:
             self._unconsumed += size
         elif size:
             self._connection.engine.consume(size, self._id)
@@ -108,8 +114,7 @@ class GrpcStream:
         try:
             for message in self._reader.feed(data):
                 self._tiny_frames = 0
-                if self._rpc is not None:
-                    self._rpc.on_message(self._unpacked(message))
+                self._receive(message)
         except InferenceServerError as error:
             self._stop(error)
         except Exception:
@@ -118,7 +123,7 @@ class GrpcStream:
     def half_close(self) -> None:
         """The client sends nothing further."""
         self.is_half_closed = True
-        if self.has_ended or self._rpc is None:
+        if self.has_ended or self._rpc is None or self._is_unpacking:
             return
         try:
             if not self._reader.is_between_messages:
@@ -137,7 +142,7 @@ class GrpcStream:
         if not has_ended and rpc is not None:
             rpc.on_cancel(None)
         # What was held back counts against the whole connection until it is given back, also when its stream is over.
-        self.hold_requests(False)
+        self._give_back()
         self._wake()
 
     def send(self, message: Sequence[Buffer]) -> None:
@@ -204,10 +209,8 @@ class GrpcStream:
     def hold_requests(self, is_held: bool) -> None:
         """See `CallTransport.hold_requests`."""
         self._is_held = is_held
-        if not is_held and self._unconsumed:
-            self._connection.engine.consume(self._unconsumed, self._id)
-            self._unconsumed = 0
-            self._connection.flush_soon()
+        if not (is_held or self._is_unpacking):
+            self._give_back()
 
     def _start(self) -> None:
         self._is_started = True
@@ -216,12 +219,55 @@ class GrpcStream:
             fields = (*_STARTED, (b"grpc-encoding", self.response_coding.encode()))  # type: ignore[assignment]
         self._connection.engine.respond(self._id, fields)
 
-    def _unpacked(self, message: FramedMessage) -> Buffer:
+    def _give_back(self) -> None:
+        if self._unconsumed:
+            self._connection.engine.consume(self._unconsumed, self._id)
+            self._unconsumed = 0
+            self._connection.flush_soon()
+
+    def _receive(self, message: FramedMessage) -> None:
+        """Give the RPC a message, unpacked, after those before it. May raise InferenceServerError."""
+        if self._rpc is None:
+            return
+        if self._is_unpacking:
+            self._backlog.append(message)
+            return
         if not message.is_compressed:
-            return message.data
-        coding = self._head.coding
-        check_flag(True, coding)
-        return decompress(message.data, coding, self._connection.site.options.max_message_size)
+            self._rpc.on_message(message.data)
+            return
+        check_flag(True, self._head.coding)
+        if len(message.data) <= _LARGE_PACKED_BYTES:
+            self._rpc.on_message(self._unpacked(message.data))
+            return
+        self._connection.site.codec_thread.submit(lambda: self._unpacked(message.data), self._take_unpacked)
+        self._is_unpacking = True
+
+    def _unpacked(self, data: Buffer) -> Buffer:
+        return decompress(data, self._head.coding, self._connection.site.options.max_message_size)
+
+    def _take_unpacked(self, result: Buffer | InferenceServerError) -> None:
+        """Go on with a message that was unpacked elsewhere, and with what came behind it."""
+        self._is_unpacking = False
+        if self.has_ended or self._rpc is None:
+            self._give_back()
+            return
+        if isinstance(result, InferenceServerError):
+            # Not raised again: its traceback would hold this frame, this frame the error, and both what was unpacked so far.
+            self._stop(result)
+            self._give_back()
+            return
+        try:
+            self._rpc.on_message(result)
+            while self._backlog and not self._is_unpacking:
+                self._receive(self._backlog.popleft())
+        except InferenceServerError as error:
+            self._stop(error)
+        except Exception:
+            self._fail_by_fault()
+        if not self._is_unpacking:
+            self.hold_requests(self._is_held)
+            if self.is_half_closed:
+                self.half_close()
 
     def _count_tiny(self) -> bool:
         self._tiny_frames += 1
@@ -268,6 +314,8 @@ class GrpcStream:
             callback()
 
 
+# What unpacks to a thousand times its size would still be some milliseconds.
+_LARGE_PACKED_BYTES = 4096
 # One piece costs less than several, until copying it costs more.
 _JOINED_BYTES = 4096
 # A deadline nearer than this has passed before anything could be done.

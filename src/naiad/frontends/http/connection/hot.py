@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from naiad.errors import InferenceServerError, invalid_argument
-from naiad.frontends.http.codec_thread import CodecThread
+from naiad.frontends.codec_thread import CodecThread
 from naiad.frontends.http.connection import reply
 from naiad.frontends.http.connection.body import DIRECT_SIZE, Body, Buffer
 from naiad.frontends.http.connection.exchange import Exchange, Transmitter
@@ -173,9 +173,11 @@ class HotExchange(Exchange):
         """
         if self.has_ended:
             return
+        if isinstance(result, InferenceServerError):
+            # Not raised again: its traceback would hold this frame, this frame the error, and both what was read so far.
+            self.respond_error(result)
+            return
         try:
-            if isinstance(result, InferenceServerError):
-                raise result
             step(result)
         except InferenceServerError as error:
             self.respond_error(error)

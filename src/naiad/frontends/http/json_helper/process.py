@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from naiad.errors import Code, InferenceServerError, internal
-from naiad.frontends.http.codec_thread import CodecThread
+from naiad.frontends.codec_thread import CodecThread
 from naiad.frontends.http.json_helper import frames
 from naiad.frontends.http.json_helper.frames import Buffer, Pipe
 

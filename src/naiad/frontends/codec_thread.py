@@ -17,7 +17,7 @@ MAX_WAITING = 64
 
 Result = TypeVar("Result")
 
-_log = logging.getLogger("naiad.http")
+_log = logging.getLogger("naiad.codec")
 
 
 class CodecThread:
