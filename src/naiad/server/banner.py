@@ -21,6 +21,8 @@ def lines(server: Server, sockets: Sockets) -> Iterator[str]:
         yield f"{entry.name:<{width}}  {entry.version or '-':<7}  {entry.state}{reason}"
     if sockets.metrics is not None:
         yield f"metrics  {_url(sockets.metrics)}/metrics"
+    if sockets.grpc is not None:
+        yield f"gRPC     {address_of(sockets.grpc)}"
     if sockets.http is not None:
         url = _url(sockets.http)
         ready = next((entry.name for entry in index if entry.state == "READY"), None)

@@ -15,6 +15,9 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 from waiting import wait_until
 
+import naiad
+from naiad.errors import InferenceServerError
+
 SLOW = """
 import time
 import pathlib
@@ -278,3 +281,17 @@ def test_at_sigterm_calls_in_flight_are_answered_and_connections_end(serve, repo
     assert error is None
     assert result.as_numpy("Y").tolist() == [[1, 2]]
     assert server.process.returncode == 0
+
+
+def test_a_server_in_the_program_has_an_address_for_grpc(repository) -> None:
+    ports = {"http_port": 0, "grpc_port": 0, "metrics_port": 0}
+    with (
+        naiad.Server(model_repository=repository / "echo", **ports) as server,
+        triton.InferenceServerClient(server.grpc_address) as client,
+    ):
+        assert client.infer("echo", [row(3)]).as_numpy("X").tolist() == [[3]]
+    with (
+        naiad.Server(http=False, model_repository=repository / "echo") as server,
+        pytest.raises(InferenceServerError, match="no gRPC socket"),
+    ):
+        server.grpc_address  # noqa: B018

@@ -149,6 +149,14 @@ class Server:
         return address_of(sock)
 
     @property
+    def grpc_address(self) -> str:
+        """Where gRPC is served, as host:port. Raises UNAVAILABLE when it isn't."""
+        sock = self._needed().sockets.grpc
+        if sock is None:
+            raise unavailable("this server has no gRPC socket")
+        return address_of(sock)
+
+    @property
     def metrics_address(self) -> str:
         """Where /metrics is served, as host:port. Raises UNAVAILABLE when it isn't."""
         sock = self._needed().sockets.metrics
