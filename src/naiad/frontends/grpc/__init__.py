@@ -1,1 +1,1 @@
-"""gRPC: the inference service, health and reflection over HTTP/2."""
+"""gRPC: the inference service and the health check over HTTP/2."""

@@ -68,7 +68,7 @@ class GrpcSite:
         method = self._methods.get(path)
         if method is None:
             name = path[:200].decode("latin-1")
-            raise unimplemented(f"there is no RPC '{name}' here; services are listed by server reflection")
+            raise unimplemented(f"there is no RPC '{name}' here")
         key = self._key_of_category.get(method.category)
         if key is not None and not any(name == key[0] and compare_digest(value, key[1]) for name, value in metadata):
             raise unavailable(f"This protocol is restricted, expecting header '{key[0].decode()}'")

@@ -97,7 +97,11 @@ def _serialized(response: InferResponse) -> bytes:
     """Return everything of the response but its id and elements."""
     message = _Response(model_name=response.model_name, model_version=response.model_version)
     for key, value in response.parameters.items():
-        set_parameter(message.parameters[key], key, value)
+        try:
+            parameter = message.parameters[key]
+        except (TypeError, ValueError) as error:
+            raise internal(f"response parameter {key!r} can't be sent over gRPC: {error}") from error
+        set_parameter(parameter, key, value)
     for output in response.outputs:
         _add_output(message, output)
     serialized: bytes = message.SerializeToString()

@@ -59,14 +59,14 @@ def read_region(what: str, parameters: Mapping[str, Message]) -> RegionSlice | N
                 raise invalid_argument(f"'{key}' of {what} is there without '{_REGION}', give both")
         return None
     region = parameters[_REGION]
-    name = _typed(f"{_REGION}' of {what}", region, region.WhichOneof(_CHOICE), "string_param")
+    name = _typed(f"{_REGION} of {what}", region, region.WhichOneof(_CHOICE), "string_param")
     numbers = []
     for key in (_OFFSET, _SIZE):
         if key not in parameters:
             numbers.append(0)
             continue
         value = parameters[key]
-        numbers.append(_unsigned(f"{key}' of {what}", value, value.WhichOneof(_CHOICE), "int64_param"))
+        numbers.append(_unsigned(f"{key} of {what}", value, value.WhichOneof(_CHOICE), "int64_param"))
     return RegionSlice(name, *numbers)
 
 
@@ -75,7 +75,7 @@ def read_classification(what: str, parameters: Mapping[str, Message]) -> int:
     if "classification" not in parameters:
         return 0
     value = parameters["classification"]
-    count: int = _typed(f"classification' of {what}", value, value.WhichOneof(_CHOICE), "int64_param")
+    count: int = _typed(f"classification of {what}", value, value.WhichOneof(_CHOICE), "int64_param")
     if not 0 < count <= _INT32_MAX:
         raise invalid_argument(f"'classification' of {what} must be from 1 to {_INT32_MAX}, got {count}")
     return count

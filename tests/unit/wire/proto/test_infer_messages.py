@@ -251,9 +251,10 @@ def test_tensors_of_a_response_arent_copied() -> None:
     assert np.shares_memory(np.frombuffer(buffers[-1], np.uint8), array)
 
 
-def test_a_parameter_that_protobuf_cant_hold_is_the_models_fault() -> None:
-    with pytest.raises(InferenceServerError, match="response parameter 'x'") as raised:
-        encode_infer(response(parameters={"x": 2**70}))
+@pytest.mark.parametrize(("key", "value"), [("x", 2**70), ("x", None), ("x", "\ud800"), ("\ud800", 1)])
+def test_a_parameter_that_protobuf_cant_hold_is_the_models_fault(key, value) -> None:
+    with pytest.raises(InferenceServerError, match="response parameter") as raised:
+        encode_infer(response(parameters={key: value}))
     assert raised.value.code is Code.INTERNAL
 
 

@@ -13,6 +13,7 @@ from naiad.request.service import InferenceService
 
 _CHOICE = "parameter_choice"
 _FILE_PREFIX = "file:"
+_MOST_VERBOSE = 2**32 - 1
 _LOG_KINDS = {
     "log_file": "string_param",
     "log_info": "bool_param",
@@ -28,7 +29,9 @@ def index(service: InferenceService, request: Message) -> Message:
     _refuse_repository(request)
     response = message_class("inference.RepositoryIndexResponse")()
     for entry in service.repository_index(request.ready):
-        response.models.add(name=entry.name, version=entry.version, state=entry.state, reason=entry.reason)
+        response.models.add(
+            name=_printable(entry.name), version=entry.version, state=entry.state, reason=_printable(entry.reason)
+        )
     return response
 
 
@@ -57,7 +60,7 @@ def log_settings(service: InferenceService, request: Message) -> Message:
     settings = service.update_log_settings(changes) if changes else service.log_settings()
     response = message_class("inference.LogSettingsResponse")()
     for key, value in settings.items():
-        setattr(response.settings[key], _LOG_KINDS[key], value)
+        setattr(response.settings[key], _LOG_KINDS[key], _fitting(value))
     return response
 
 
@@ -106,6 +109,18 @@ def cuda_unregister(service: InferenceService, request: Message) -> Message:
     """Forget a region, or all."""
     service.unregister_cuda_region(request.name)
     return message_class("inference.CudaSharedMemoryUnregisterResponse")()
+
+
+def _fitting(value: Any) -> Any:
+    """Return a setting as protobuf can hold it: HTTP may have set a higher level, and a file's name need not be Unicode."""
+    if isinstance(value, str):
+        return _printable(value)
+    return min(value, _MOST_VERBOSE)
+
+
+def _printable(text: str) -> str:
+    """Return `text` with escapes for what isn't valid Unicode: names of files need not be."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _refuse_repository(request: Message) -> None:
