@@ -93,3 +93,24 @@ class InferCall:
     """Set by a codec that has read the same call before; None says nothing."""
     takes_many_responses: bool = False
     """Whether the caller takes any number of responses; otherwise models that may give another number than one refuse it."""
+
+    def repeated(
+        self, model_name: str, model_version: str, call_id: str, inputs: list[CallInput], template: CallTemplate
+    ) -> InferCall:
+        """Return a call that says the same of another tensor; what is neither given nor a plain value is shared with it."""
+        return InferCall(
+            model_name,
+            model_version,
+            call_id,
+            inputs,
+            self.outputs,
+            self.parameters,
+            self.sequence_id,
+            self.is_sequence_start,
+            self.is_sequence_end,
+            self.priority,
+            self.timeout_us,
+            self.binary_output,
+            None,
+            template,
+        )

@@ -98,6 +98,11 @@ def bind(options: ServerOptions) -> Sockets:
     return Sockets(**bound)
 
 
+def max_connections(options: ServerOptions) -> int:
+    """Return how many connections of clients may be open at once."""
+    return options.http_max_connections + (options.grpc_max_connections if options.allow_grpc else 0)
+
+
 def assemble(
     options: ServerOptions,
     models: ModelsToServe,

@@ -30,7 +30,8 @@ def raise_limit(max_connections: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
     if allowed < wanted:
         _log.warning(
-            "the system allows %d open files, too few for %d connections: raise that limit or lower --http-max-connections",
+            "the system allows %d open files, too few for %d connections: raise that limit or lower --http-max-connections or "
+            "--grpc-max-connections",
             allowed,
             max_connections,
         )

@@ -43,7 +43,7 @@ def run(options: ServerOptions) -> int:
     except InferenceServerError as error:
         print(f"error: {error.message}", file=sys.stderr)
         return 1
-    descriptors.raise_limit(options.http_max_connections)
+    descriptors.raise_limit(assembly.max_connections(options))
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     loop = new_loop()
     try:

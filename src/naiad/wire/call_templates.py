@@ -49,26 +49,11 @@ class CallTemplates:
         if known is None or len(text) + known.size != len(view):
             return None
         position = len(text)
-        first = known.call
-        return InferCall(
-            model_name,
-            model_version,
-            "",
-            [
-                CallInput(name, datatype, shape, view[position + start : position + end])
-                for name, datatype, shape, start, end in known.inputs
-            ],
-            first.outputs,
-            first.parameters,
-            first.sequence_id,
-            first.is_sequence_start,
-            first.is_sequence_end,
-            first.priority,
-            first.timeout_us,
-            first.binary_output,
-            None,
-            known,
-        )
+        inputs = [
+            CallInput(name, datatype, shape, view[position + start : position + end])
+            for name, datatype, shape, start, end in known.inputs
+        ]
+        return known.call.repeated(model_name, model_version, "", inputs, known)
 
     def learn(self, text: bytes, call: InferCall, size: int) -> None:
         """Remember `text`, which was read as `call` and has `size` bytes behind it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from naiad.config.options import RestrictedGroup
-from naiad.frontends.http.access import AccessRules
+from naiad.frontends.access import AccessRules
 
 RULES = AccessRules(
     [

@@ -12,6 +12,9 @@ from typing import Protocol
 from naiad.errors import InferenceServerError
 from naiad.request.call import Buffer
 
+SHUTTING_DOWN = "GRPC server is shutting down and has stopped accepting new requests."
+"""What a call is told that comes too late; existing clients know the words."""
+
 Metadata = Sequence[tuple[bytes, bytes]]
 
 

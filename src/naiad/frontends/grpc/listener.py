@@ -9,6 +9,7 @@ import asyncio
 import socket
 
 from naiad.errors import InferenceServerError, unavailable
+from naiad.frontends.grpc.call import SHUTTING_DOWN
 from naiad.frontends.grpc.connection.connection import GrpcConnection
 from naiad.frontends.grpc.site import GrpcSite
 
@@ -54,7 +55,7 @@ class GrpcListener:
         """Close the socket and end the connections; those that don't end are cut off after `timeout_s` seconds."""
         if self._server is not None:
             self._server.close()
-        self.fail_requests(unavailable("GRPC server is shutting down and has stopped accepting new requests."))
+        self.fail_requests(unavailable(SHUTTING_DOWN))
         for connection in list(self._site.connections):
             connection.end()
         deadline = self._site.loop.time() + timeout_s

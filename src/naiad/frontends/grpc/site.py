@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Sequence
-from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from naiad.errors import unavailable, unimplemented
+from naiad.frontends.access import AccessRules
 from naiad.frontends.codec_thread import CodecThread
 from naiad.frontends.grpc.call import Metadata, RpcMethod
 from naiad.frontends.grpc.options import GrpcOptions
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from naiad.frontends.grpc.connection.connection import GrpcConnection
 
 _MOST_HEADS = 1024
+_LONGEST_HEAD_BYTES = 2048
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 
 
@@ -35,11 +36,7 @@ class GrpcSite:
         self.codec_thread = CodecThread(loop, "naiad-grpc-codec")
         self._methods = {method.path: method for method in methods}
         self._heads: dict[tuple[tuple[bytes, bytes], ...], CallHead] = {}
-        self._key_of_category = {
-            category: (f"triton-grpc-protocol-{group.header}".lower().encode(), group.value.encode())
-            for group in options.restricted
-            for category in group.apis
-        }
+        self._access = AccessRules(options.restricted, "triton-grpc-protocol-", "protocol")
 
     def admit(self, connection: GrpcConnection) -> bool:
         """Take a new connection; return False when there are too many."""
@@ -57,9 +54,10 @@ class GrpcSite:
         head = self._heads.get(fields)
         if head is None:
             head = read_head(fields)
-            if len(self._heads) >= _MOST_HEADS:
-                self._heads.clear()
-            if sum(len(name) + len(value) for name, value in fields) <= _LONGEST_HEAD_BYTES:
+            # Most clients say how much of their time is left, so no two of those heads are equal.
+            if head.timeout_s is None and sum(len(name) + len(value) for name, value in fields) <= _LONGEST_HEAD_BYTES:
+                if len(self._heads) >= _MOST_HEADS:
+                    self._heads.clear()
                 self._heads[fields] = head
         return head
 
@@ -69,15 +67,12 @@ class GrpcSite:
         if method is None:
             name = path[:200].decode("latin-1")
             raise unimplemented(f"there is no RPC '{name}' here")
-        key = self._key_of_category.get(method.category)
-        if key is not None and not any(name == key[0] and compare_digest(value, key[1]) for name, value in metadata):
-            raise unavailable(f"This protocol is restricted, expecting header '{key[0].decode()}'")
+        refusal = self._access.check(method.category, metadata)
+        if refusal is not None:
+            raise unavailable(refusal)
         return method
 
     def pack(self, message: Sequence[Buffer]) -> bytes:
         """Return a response message packed with gzip."""
         packer = zlib.compressobj(self.options.response_compression_level, zlib.DEFLATED, _GZIP_WINDOW)
         return b"".join([*map(packer.compress, message), packer.flush()])
-
-
-_LONGEST_HEAD_BYTES = 2048

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from naiad.errors import InferenceServerError
-from naiad.frontends.http.access import AccessRules
+from naiad.frontends.access import AccessRules
 from naiad.frontends.http.admin import docs, table
 from naiad.frontends.http.admin.body import error_answer, read_body
 from naiad.frontends.http.admin.endpoint import Question

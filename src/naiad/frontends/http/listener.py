@@ -23,6 +23,8 @@ def bind(host: str, port: int, reuse_port: bool = False) -> socket.socket:
 
     Raises UNAVAILABLE when the port is taken and INVALID_ARGUMENT for an address that isn't this machine's.
     """
+    if host.startswith("unix:"):
+        raise invalid_argument(f"'{host}' can't be listened at: Unix sockets aren't built yet, give a host's name or address")
     host = host.removeprefix("ipv6:").strip("[]")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 
 from naiad.errors import Code
+from naiad.frontends.printable import printable
 
 STATUS_OF_CODE = {
     Code.UNKNOWN: 400,
@@ -23,4 +24,4 @@ STATUS_OF_CODE = {
 
 def error_body(message: str) -> bytes:
     """Return the JSON body of an error; text that isn't valid Unicode is written with escapes."""
-    return orjson.dumps({"error": message.encode("utf-8", "backslashreplace").decode("utf-8")})
+    return orjson.dumps({"error": printable(message)})

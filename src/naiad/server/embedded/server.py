@@ -115,7 +115,7 @@ class Server:
         logs = LogSettings.install(self._options)
         try:
             with quick_threads():
-                descriptors.raise_limit(self._options.http_max_connections)
+                descriptors.raise_limit(assembly.max_connections(self._options))
                 running, server = self._start(logs)
                 lines = (running.sockets.line(), *banner.lines(server, running.sockets))
                 sys.stdout.write("".join(f"{line}\n" for line in lines))

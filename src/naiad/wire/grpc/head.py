@@ -65,9 +65,9 @@ def status_fields(status: int, message: str) -> list[tuple[bytes, bytes]]:
     return [(b"grpc-status", b"%d" % status), (b"grpc-message", _percent_encoded(message))]
 
 
-def check_flag(is_compressed: bool, coding: str) -> None:
-    """Raise INTERNAL for a compressed message of a call that names no coding."""
-    if is_compressed and coding == "identity":
+def check_named(coding: str) -> None:
+    """Raise INTERNAL for a compressed message of a call whose `coding` is none."""
+    if coding == "identity":
         raise internal("a message is flagged as compressed, but the call has no grpc-encoding")
 
 

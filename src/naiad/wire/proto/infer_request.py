@@ -54,23 +54,9 @@ class ProtoTemplates:
         if known is None or known.sizes != list(map(len, raws)):
             return None
         first = known.call
-        call = InferCall(
-            first.model_name,
-            first.model_version,
-            _text(split.id) if split.id else "",
-            [CallInput(name, datatype, shape, raw) for (name, datatype, shape), raw in zip(known.inputs, raws)],
-            first.outputs,
-            first.parameters,
-            first.sequence_id,
-            first.is_sequence_start,
-            first.is_sequence_end,
-            first.priority,
-            first.timeout_us,
-            first.binary_output,
-            None,
-            known,
-        )
-        return call, known.wants_empty_final
+        inputs = [CallInput(name, datatype, shape, raw) for (name, datatype, shape), raw in zip(known.inputs, raws)]
+        call_id = _text(split.id) if split.id else ""
+        return first.repeated(first.model_name, first.model_version, call_id, inputs, known), known.wants_empty_final
 
     def learn(self, split: SplitRequest, call: InferCall, wants_empty_final: bool) -> None:
         """Remember a head that was read as `call`."""

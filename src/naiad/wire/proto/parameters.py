@@ -61,6 +61,8 @@ def read_region(what: str, parameters: Mapping[str, Message]) -> RegionSlice | N
     region = parameters[_REGION]
     name = _typed(f"{_REGION} of {what}", region, region.WhichOneof(_CHOICE), "string_param")
     numbers = []
+    if _SIZE not in parameters:
+        raise invalid_argument(f"{what} is in shared memory region '{name[:256]}': '{_SIZE}' is missing")
     for key in (_OFFSET, _SIZE):
         if key not in parameters:
             numbers.append(0)

@@ -8,12 +8,16 @@ import zlib
 
 import ngh2
 import pytest
+from fake_transport import FakeTransport
 from grpc_pair import GrpcPair, framed
 
 from naiad.config.options import RestrictedGroup
 from naiad.errors import InferenceServerError
 from naiad.frontends.grpc.connection import stream as streams
+from naiad.frontends.grpc.connection.connection import GrpcConnection
 from naiad.frontends.grpc.options import GrpcOptions, KeepAlive
+
+FIELDS = [(b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"a"), (b"content-type", b"application/grpc")]
 
 
 def test_a_call_is_answered_with_head_message_and_trailers() -> None:
@@ -340,19 +344,34 @@ def test_a_drained_connection_ends_with_its_last_call() -> None:
 
 def test_a_client_that_says_nothing_is_cut_off() -> None:
     pair = GrpcPair()
-    pair.connection._caretaker._received_at = -1.0
+    silent = FakeTransport(GrpcConnection(pair.site))
+    slow = FakeTransport(GrpcConnection(pair.site))
+    slow.feed(b"PRI * HTTP/2.0\r\n")
     pair.loop.advance(21)
-    assert pair.transport.is_closed
+    assert (silent.is_closed, slow.is_closed, pair.transport.is_closed) == (True, True, False)
+
+
+def test_a_client_that_is_sent_away_and_doesnt_read_is_cut_off() -> None:
+    pair = GrpcPair()
+    pair.call(b"/t.T/Wait", framed(b"x"))
+    aborted = []
+    pair.transport.abort = lambda: aborted.append(1)  # type: ignore[method-assign]
+    pair.connection.end(11, "away")
+    pair.loop.advance(6)
+    assert aborted == [1]
+
+
+def test_uploads_that_are_refused_give_the_connections_window_back() -> None:
+    pair = GrpcPair()
+    for _ in range(40):
+        call = pair.client.send_request([(b":path", b"/t.T/None"), *FIELDS])
+        pair.client.send_data(call, framed(b"a" * 2_000_000))
+        pair.pump()
+        assert pair.status(call) == 12
+    assert pair.status(pair.call(body=framed(b"b" * 3_000_000))) == 0
 
 
 def test_bytes_that_are_no_http2_close_the_connection() -> None:
-    pair = GrpcPair()
-    fresh = GrpcPair.__new__(GrpcPair)
-    fresh.loop = pair.loop
-    from fake_transport import FakeTransport
-
-    from naiad.frontends.grpc.connection.connection import GrpcConnection
-
-    transport = FakeTransport(GrpcConnection(pair.site))
+    transport = FakeTransport(GrpcConnection(GrpcPair().site))
     transport.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     assert transport.is_closed

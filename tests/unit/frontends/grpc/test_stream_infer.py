@@ -27,11 +27,15 @@ class ScriptedService:
         self.sinks: dict[str, Any] = {}
         self.cancelled: list[str] = []
         self.calls: list[Any] = []
+        self.draining = False
 
     def is_decoupled(self, name: str, version: str) -> bool:
         if name == "gone":
             raise not_found("Request for unknown model: 'gone' is not found")
         return name.startswith("rep")
+
+    def is_draining(self) -> bool:
+        return self.draining
 
     def infer(self, call: Any, sink: Any) -> Any:
         if call.model_name == "bad":
@@ -235,3 +239,37 @@ def test_garbage_ends_the_stream_or_is_answered_but_never_raises() -> None:
     stream = Stream()
     stream.rpc.on_message(b"\xff\xff\xff")
     assert stream.transport.sent[0].error_message
+
+
+def test_a_request_that_comes_after_the_end_is_told_so_and_the_stream_goes_on() -> None:
+    stream = Stream()
+    stream.ask("slow", "before")
+    stream.service.draining = True
+    stream.ask("bad", "late")
+    stream.answer("before")
+    assert [message.error_message for message in stream.transport.sent] == [
+        "",
+        "GRPC server is shutting down and has stopped accepting new requests.",
+    ]
+    assert stream.transport.end == ()
+
+
+def test_a_response_that_cant_be_written_is_a_fault_of_one_request(caplog: pytest.LogCaptureFixture) -> None:
+    stream = Stream()
+    stream.ask("slow", "a")
+    stream.ask("slow", "b")
+    stream.service.sinks["a"].send(InferResponse("\ud800", "1", "a", []), True)
+    stream.answer("b")
+    assert [message.error_message for message in stream.transport.sent] == ["internal error, see the server's log", ""]
+    assert stream.service.cancelled == ["a"]
+    assert "UnicodeEncodeError" in caplog.text
+
+
+def test_a_client_that_doesnt_read_is_asked_about_once() -> None:
+    stream = Stream()
+    for index in range(5):
+        stream.ask("slow", str(index))
+    stream.transport.is_writable = False
+    for index in range(5):
+        stream.answer(str(index))
+    assert len(stream.transport.waiting) == 1

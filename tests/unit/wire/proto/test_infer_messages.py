@@ -191,7 +191,11 @@ def test_outputs_parameters() -> None:
     assert "'classification' of output 'Y' must be from 1" in refusal(message)
     message.outputs[0].parameters["classification"].int64_param = 2
     message.outputs[0].parameters["shared_memory_region"].string_param = "r"
+    assert "output 'Y' is in shared memory region 'r': 'shared_memory_byte_size' is missing" in refusal(message)
+    message.outputs[0].parameters["shared_memory_byte_size"].int64_param = 8
     assert "set only one of them" in refusal(message)
+    del message.outputs[0].parameters["shared_memory_region"]
+    assert "'shared_memory_byte_size' of output 'Y' is there without 'shared_memory_region'" in refusal(message)
 
 
 @pytest.mark.parametrize("version", ["1a", "0", "-1", "1.5", " 1"])

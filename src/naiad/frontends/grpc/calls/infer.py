@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from naiad.errors import DecoupledModelError, InferenceServerError, internal, unimplemented
-from naiad.frontends.grpc.call import CallTransport
+from naiad.errors import DecoupledModelError, InferenceServerError, internal, unavailable, unimplemented
+from naiad.frontends.grpc.call import SHUTTING_DOWN, CallTransport, Metadata
+from naiad.frontends.grpc.fault import logged_fault
 from naiad.frontends.header_forward import HeaderForwarder
-from naiad.request.call import Buffer
+from naiad.request.call import Buffer, InferCall
+from naiad.request.responder import ResponseSink
 from naiad.request.response import InferResponse
 from naiad.request.service import InferenceService, InferHandle
 from naiad.wire.proto.infer_request import ProtoTemplates, decode_infer
@@ -27,6 +29,17 @@ class InferContext:
     is_forwarding: bool
     templates: ProtoTemplates
     response_templates: ProtoResponseTemplates
+
+    def infer(self, call: InferCall, sink: ResponseSink, metadata: Metadata) -> InferHandle:
+        """Put the question to the service, with the metadata that is to be forwarded. Raises as it does."""
+        if self.is_forwarding:
+            call.parameters = {**call.parameters, **self.forwarder.parameters(metadata)}
+        try:
+            return self.service.infer(call, sink)
+        except InferenceServerError:
+            if self.service.is_draining():
+                raise unavailable(SHUTTING_DOWN) from None
+            raise
 
 
 class InferRpc:
@@ -50,10 +63,8 @@ class InferRpc:
         context = self._context
         call, _ = decode_infer(message, context.templates)
         self._model_name = call.model_name
-        if context.is_forwarding:
-            call.parameters = {**call.parameters, **context.forwarder.parameters(self._transport.metadata)}
         try:
-            self._handle = context.service.infer(call, self)
+            self._handle = context.infer(call, self, self._transport.metadata)
         except DecoupledModelError:
             raise unimplemented("ModelInfer RPC doesn't support models with decoupled transaction policy") from None
 
@@ -83,6 +94,9 @@ class InferRpc:
             message = encode_infer(self._response, self._context.response_templates)
         except InferenceServerError as error:
             self._transport.finish(error)
+            return
+        except Exception:
+            self._transport.finish(logged_fault())
             return
         self._transport.send(message)
         self._transport.finish()

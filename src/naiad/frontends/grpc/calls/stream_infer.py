@@ -12,6 +12,7 @@ from collections.abc import Callable
 from naiad.errors import InferenceServerError, internal
 from naiad.frontends.grpc.call import CallTransport
 from naiad.frontends.grpc.calls.infer import InferContext
+from naiad.frontends.grpc.fault import logged_fault
 from naiad.request.call import Buffer, InferCall
 from naiad.request.response import InferResponse
 from naiad.request.service import InferHandle
@@ -27,7 +28,16 @@ MAX_OPEN_REQUESTS = 1024
 class StreamInferRpc:
     """See the module."""
 
-    __slots__ = ("_ends_on_error", "_is_half_closed", "_is_held", "_open", "_ordered", "context", "transport")
+    __slots__ = (
+        "_ends_on_error",
+        "_is_half_closed",
+        "_is_held",
+        "_open",
+        "_ordered",
+        "_waits_for_client",
+        "context",
+        "transport",
+    )
 
     def __init__(self, context: InferContext, transport: CallTransport) -> None:
         self.context = context
@@ -38,6 +48,7 @@ class StreamInferRpc:
         self._ordered: deque[_StreamRequest] = deque()
         self._is_half_closed = False
         self._is_held = False
+        self._waits_for_client = False
 
     def on_message(self, message: Buffer) -> None:
         """See `Rpc.on_message`: a request, issued at once. What is wrong with it is told in its place on the stream."""
@@ -88,23 +99,28 @@ class StreamInferRpc:
         context = self.context
         call, request.wants_empty_final = decode_infer(message, context.templates)
         call.takes_many_responses = True
-        if context.is_forwarding:
-            call.parameters = {**call.parameters, **context.forwarder.parameters(self.transport.metadata)}
         request.call = call
         request.id = call.id
         request.is_decoupled = context.service.is_decoupled(call.model_name, call.model_version)
         if not request.is_decoupled:
             self._ordered.append(request)
-        request.handle = context.service.infer(call, request)
+        request.handle = context.infer(call, request, self.transport.metadata)
 
     def _hold_or_go_on(self) -> None:
         """Take requests only while the client takes responses and not too many are open."""
         must_hold = len(self._open) >= (MAX_OPEN_REQUESTS // 2 if self._is_held else MAX_OPEN_REQUESTS)
         if not must_hold:
-            must_hold = not self.transport.when_writable(self._hold_or_go_on)
+            # One question at a time: each that is answered with no is remembered until the client reads.
+            if self._waits_for_client:
+                return
+            must_hold = self._waits_for_client = not self.transport.when_writable(self._client_reads)
         if must_hold != self._is_held:
             self._is_held = must_hold
             self.transport.hold_requests(must_hold)
+
+    def _client_reads(self) -> None:
+        self._waits_for_client = False
+        self._hold_or_go_on()
 
     def _end_if_done(self) -> None:
         if self._is_half_closed and not self._open:
@@ -133,8 +149,10 @@ class _StreamRequest:
         try:
             message = self._encode(response, is_final)
         except InferenceServerError as error:
-            self.fail(error)
-            self.cancel()
+            self._give_up(error)
+            return
+        except Exception:
+            self._give_up(logged_fault())
             return
         if is_final:
             self.end(message)
@@ -173,6 +191,11 @@ class _StreamRequest:
         self.has_ended = True
         if self.handle is not None:
             self.handle.cancel()
+
+    def _give_up(self, error: InferenceServerError) -> None:
+        """End with an error of this side, and what runs on for the request."""
+        self.fail(error)
+        self.cancel()
 
     def _put(self, message: Message) -> None:
         if self.is_decoupled:

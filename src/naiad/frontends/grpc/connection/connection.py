@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, cast
 
-from naiad.frontends.grpc.connection.engine import NO_ERROR, Fields, Http2Engine, Http2Error
+from naiad.frontends.grpc.connection.engine import NO_ERROR, Http2Engine, Http2Error, ReceivedFields
 from naiad.frontends.grpc.connection.keepalive import Caretaker
 from naiad.frontends.grpc.connection.stream import GrpcStream
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _WRITE_BYTES = 1 << 20
 # A client that doesn't answer pings knows by then that its server drains.
 _KNOWS_AFTER_SECONDS = 1.0
+_CLOSES_WITHIN_SECONDS = 5.0
 
 _log = logging.getLogger("naiad.grpc")
 
@@ -30,6 +31,8 @@ class GrpcConnection(asyncio.Protocol):
     def __init__(self, site: GrpcSite) -> None:
         self.site = site
         self.streams: dict[int, GrpcStream] = {}
+        # Those whose senders wait for the client.
+        self.waiting: set[GrpcStream] = set()
         self.is_paused = False
         self.is_draining = False
         self._transport: asyncio.Transport | None = None
@@ -131,10 +134,7 @@ class GrpcConnection(asyncio.Protocol):
     def end(self, error_code: int = NO_ERROR, text: str = "") -> None:
         """End the connection and what runs for its calls."""
         self.engine.end(error_code, text)
-        self._is_flush_due = False
-        if self._transport is not None:
-            self._transport.write(self.engine.output(_WRITE_BYTES))
-            self._transport.close()
+        self._close_now()
 
     def abort(self) -> None:
         """Cut the connection off."""
@@ -147,10 +147,9 @@ class GrpcConnection(asyncio.Protocol):
         transport = self._transport
         return transport is not None and (self.engine.queued_bytes() > 0 or transport.get_write_buffer_size() > 0)
 
-    def on_request(self, stream_id: int, fields: Fields, is_end: bool) -> None:
+    def on_request(self, stream_id: int, fields: ReceivedFields, is_end: bool) -> None:
         """See `EngineHandler`."""
-        known = tuple(fields)
-        stream = self.streams[stream_id] = GrpcStream(self, stream_id, self.site.head(known), known)
+        stream = self.streams[stream_id] = GrpcStream(self, stream_id, self.site.head(fields), fields)
         stream.is_half_closed = is_end
         stream.begin()
         if is_end:
@@ -179,8 +178,11 @@ class GrpcConnection(asyncio.Protocol):
         stream = self.streams.pop(stream_id, None)
         if stream is not None:
             stream.close()
-            if not self.streams:
-                self._caretaker.has_become_idle()
+
+    def on_settings(self) -> None:
+        """See `EngineHandler`: a larger initial window opens those of all streams."""
+        self._caretaker.has_introduced_itself()
+        self._is_window_open = True
 
     def on_window(self) -> None:
         """See `EngineHandler`."""
@@ -208,7 +210,7 @@ class GrpcConnection(asyncio.Protocol):
         self.flush()
 
     def _wake_streams(self) -> None:
-        for stream in list(self.streams.values()):
+        for stream in list(self.waiting):
             stream.wake_if_writable()
 
     def _close_now(self) -> None:
@@ -216,6 +218,8 @@ class GrpcConnection(asyncio.Protocol):
         if transport is not None:
             transport.write(self.engine.output(_WRITE_BYTES))
             transport.close()
+            # A client that doesn't read would keep it, and its calls, for ever.
+            self.site.loop.call_later(_CLOSES_WITHIN_SECONDS, transport.abort)
 
     def _finish(self) -> None:
         if not self.engine.is_over:

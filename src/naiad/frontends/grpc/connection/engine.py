@@ -14,9 +14,9 @@ import ngh2
 from naiad.request.call import Buffer
 
 Fields = Iterable[tuple[bytes, bytes]]
+ReceivedFields = tuple[tuple[bytes, bytes], ...]
 
-NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR = 0, 1, 2
-CANCEL, ENHANCE_YOUR_CALM = 8, 11
+NO_ERROR, ENHANCE_YOUR_CALM = 0, 11
 
 STREAM_WINDOW_BYTES = 1 << 20
 CONNECTION_WINDOW_BYTES = 8 << 20
@@ -38,7 +38,7 @@ class Http2Error(Exception):
 class EngineHandler(Protocol):
     """Who is told what a client sent. Called from within `Http2Engine.receive` and `output`."""
 
-    def on_request(self, stream_id: int, fields: tuple[tuple[bytes, bytes], ...], is_end: bool) -> None:
+    def on_request(self, stream_id: int, fields: ReceivedFields, is_end: bool) -> None:
         """A request's head is complete."""
 
     def on_data(self, stream_id: int, data: bytes, is_end: bool) -> None:
@@ -49,6 +49,9 @@ class EngineHandler(Protocol):
 
     def on_closed(self, stream_id: int) -> None:
         """The stream is over on both sides, or was reset by either."""
+
+    def on_settings(self) -> None:
+        """The client's settings came: it speaks HTTP/2, and its windows may be larger."""
 
     def on_window(self) -> None:
         """The client takes more data on some stream."""
@@ -191,5 +194,4 @@ class Http2Engine:
             elif kind is ngh2.PingAcknowledged:
                 handler.on_ping_answer()
             elif kind is ngh2.SettingsReceived:
-                # A larger initial window opens those of all streams.
-                handler.on_window()
+                handler.on_settings()

@@ -16,7 +16,7 @@ from naiad.frontends.grpc.options import KeepAlive
 _IDLE_PING_INTERVAL_SECONDS = 7200.0
 # Connections that were made together shouldn't all end together.
 _AGE_SPREAD = 0.1
-# A client has so long to say that it speaks HTTP/2.
+# A client has so long to say that it speaks HTTP/2: the preface and its settings.
 PREFACE_TIMEOUT_SECONDS = 20.0
 
 
@@ -56,7 +56,7 @@ class Caretaker:
     def start(self) -> None:
         """Begin: the client has connected."""
         options = self._options
-        self._timers["preface"] = self._loop.call_later(PREFACE_TIMEOUT_SECONDS, self._check_preface)
+        self._timers["preface"] = self._loop.call_later(PREFACE_TIMEOUT_SECONDS, self._connection.abort)
         self._timers["alive"] = self._loop.call_later(options.time_s, self._check_alive)
         if options.max_age_s:
             age_s = options.max_age_s * random.uniform(1 - _AGE_SPREAD, 1 + _AGE_SPREAD)  # noqa: S311 — no secret
@@ -77,9 +77,11 @@ class Caretaker:
         self._last_ping_at = -1e9
         self._strikes = 0
 
-    def has_become_idle(self) -> None:
-        """No call is open any more, and the answer of the last one went out."""
-        self.has_sent()
+    def has_introduced_itself(self) -> None:
+        """The client speaks HTTP/2."""
+        preface = self._timers.pop("preface", None)
+        if preface is not None:
+            preface.cancel()
 
     def has_been_pinged(self) -> None:
         """Count a ping of the client; too many end the connection."""
@@ -93,10 +95,6 @@ class Caretaker:
         self._strikes += 1
         if 0 < options.max_ping_strikes < self._strikes:
             self._loop.call_soon(self._connection.end, ENHANCE_YOUR_CALM, "too_many_pings")
-
-    def _check_preface(self) -> None:
-        if self._received_at < 0:
-            self._connection.abort()
 
     def _check_alive(self) -> None:
         """Ping a client of which nothing came for the whole time."""

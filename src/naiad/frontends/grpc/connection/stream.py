@@ -7,18 +7,18 @@ Implements `call.CallTransport`. Loop thread only.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from naiad.errors import Code, InferenceServerError, internal
 from naiad.frontends.grpc.call import Metadata, Rpc
+from naiad.frontends.grpc.fault import logged_fault
 from naiad.frontends.grpc.status import STATUS_OF_CODE
 from naiad.request.call import Buffer
 from naiad.wire.compression import decompress
 from naiad.wire.grpc.framing import FramedMessage, MessageReader, prefix
-from naiad.wire.grpc.head import CODINGS, CallHead, check_flag, status_fields
+from naiad.wire.grpc.head import CODINGS, CallHead, check_named, status_fields
 
 if TYPE_CHECKING:
     from naiad.frontends.grpc.connection.connection import GrpcConnection
@@ -28,11 +28,16 @@ MAX_QUEUED_BYTES = 1 << 20
 # Empty and tiny frames cost what full ones do: a message may come in so many of them.
 _MAX_TINY_FRAMES = 65536
 _TINY_FRAME_BYTES = 256
+# What unpacks to a thousand times its size would still be some milliseconds.
+_LARGE_PACKED_BYTES = 4096
+# One piece costs less than several, until copying it costs more.
+_JOINED_BYTES = 4096
+# A deadline nearer than this has passed before anything could be done.
+_EXPIRED_SECONDS = 20e-6
 
-_STARTED = ((b":status", b"200"), (b"content-type", b"application/grpc"), (b"grpc-accept-encoding", CODINGS))
-_ENDED_WELL = ((b"grpc-status", b"0"),)
-
-_log = logging.getLogger("naiad.grpc")
+_STARTED: Metadata = ((b":status", b"200"), (b"content-type", b"application/grpc"), (b"grpc-accept-encoding", CODINGS))
+_PACKED: Metadata = (*_STARTED, (b"grpc-encoding", b"gzip"))
+_ENDED_WELL: Metadata = ((b"grpc-status", b"0"),)
 
 
 class GrpcStream:
@@ -47,6 +52,7 @@ class GrpcStream:
         "_is_held",
         "_is_started",
         "_is_unpacking",
+        "_packs_responses",
         "_reader",
         "_rpc",
         "_tiny_frames",
@@ -55,7 +61,6 @@ class GrpcStream:
         "has_ended",
         "is_half_closed",
         "metadata",
-        "response_coding",
     )
 
     def __init__(self, connection: GrpcConnection, stream_id: int, head: CallHead, metadata: Metadata) -> None:
@@ -76,7 +81,7 @@ class GrpcStream:
         self._backlog: deque[FramedMessage] = deque()
         self.has_ended = False
         self.is_half_closed = False
-        self.response_coding = "identity"
+        self._packs_responses = False
 
     def begin(self) -> None:
         """Start the RPC that the head asks for, or refuse it."""
@@ -92,13 +97,13 @@ class GrpcStream:
             if head.timeout_s is not None:
                 self._start_deadline(head.timeout_s)
             if method.category == "inference" and self._connection.site.options.response_compression_level:
-                self.response_coding = "gzip" if "gzip" in head.accepted else "identity"
+                self._packs_responses = "gzip" in head.accepted
             if not self.has_ended:
                 self._rpc = method.start(self)
         except InferenceServerError as error:
             self.finish(error)
         except Exception:
-            self._fail_by_fault()
+            self.fail(logged_fault())
 
     def take(self, data: bytes) -> None:
         """Take a piece of the request's body."""
@@ -116,9 +121,9 @@ class GrpcStream:
                 self._tiny_frames = 0
                 self._receive(message)
         except InferenceServerError as error:
-            self._stop(error)
+            self.fail(error)
         except Exception:
-            self._fail_by_fault()
+            self.fail(logged_fault())
 
     def half_close(self) -> None:
         """The client sends nothing further."""
@@ -130,9 +135,9 @@ class GrpcStream:
                 raise internal("the request ended within a message: its length says more than the body holds")
             self._rpc.on_half_close()
         except InferenceServerError as error:
-            self._stop(error)
+            self.fail(error)
         except Exception:
-            self._fail_by_fault()
+            self.fail(logged_fault())
 
     def close(self) -> None:
         """The stream is over, by its end or by a reset, or its connection is."""
@@ -152,7 +157,7 @@ class GrpcStream:
         engine, stream_id = self._connection.engine, self._id
         if not self._is_started:
             self._start()
-        is_packed = self.response_coding != "identity"
+        is_packed = self._packs_responses
         if is_packed:
             message = [self._connection.site.pack(message)]
         size = len(message[0]) if len(message) == 1 else sum(map(len, message))
@@ -194,6 +199,7 @@ class GrpcStream:
         if self.has_ended or self.is_writable():
             return True
         self._waiting.append(callback)
+        self._connection.waiting.add(self)
         return False
 
     def is_writable(self) -> bool:
@@ -203,7 +209,7 @@ class GrpcStream:
 
     def wake_if_writable(self) -> None:
         """Call those who wait for the client, when it keeps up again."""
-        if self._waiting and (self.has_ended or self.is_writable()):
+        if self.has_ended or self.is_writable():
             self._wake()
 
     def hold_requests(self, is_held: bool) -> None:
@@ -214,10 +220,7 @@ class GrpcStream:
 
     def _start(self) -> None:
         self._is_started = True
-        fields = _STARTED
-        if self.response_coding != "identity":
-            fields = (*_STARTED, (b"grpc-encoding", self.response_coding.encode()))  # type: ignore[assignment]
-        self._connection.engine.respond(self._id, fields)
+        self._connection.engine.respond(self._id, _PACKED if self._packs_responses else _STARTED)
 
     def _give_back(self) -> None:
         if self._unconsumed:
@@ -235,7 +238,7 @@ class GrpcStream:
         if not message.is_compressed:
             self._rpc.on_message(message.data)
             return
-        check_flag(True, self._head.coding)
+        check_named(self._head.coding)
         if len(message.data) <= _LARGE_PACKED_BYTES:
             self._rpc.on_message(self._unpacked(message.data))
             return
@@ -253,7 +256,7 @@ class GrpcStream:
             return
         if isinstance(result, InferenceServerError):
             # Not raised again: its traceback would hold this frame, this frame the error, and both what was unpacked so far.
-            self._stop(result)
+            self.fail(result)
             self._give_back()
             return
         try:
@@ -261,9 +264,9 @@ class GrpcStream:
             while self._backlog and not self._is_unpacking:
                 self._receive(self._backlog.popleft())
         except InferenceServerError as error:
-            self._stop(error)
+            self.fail(error)
         except Exception:
-            self._fail_by_fault()
+            self.fail(logged_fault())
         if not self._is_unpacking:
             self.hold_requests(self._is_held)
             if self.is_half_closed:
@@ -273,7 +276,7 @@ class GrpcStream:
         self._tiny_frames += 1
         if self._tiny_frames <= _MAX_TINY_FRAMES:
             return True
-        self._stop(
+        self.fail(
             InferenceServerError(Code.RESOURCE_EXHAUSTED, f"a message in more than {_MAX_TINY_FRAMES} tiny frames is refused")
         )
         return False
@@ -292,14 +295,6 @@ class GrpcStream:
             self._deadline.cancel()
             self._deadline = None
 
-    def _stop(self, error: InferenceServerError) -> None:
-        """End the call with an error of this side, and what runs for it."""
-        self.fail(error)
-
-    def _fail_by_fault(self) -> None:
-        _log.exception("a call failed by a fault of the server")
-        self.fail(internal("internal error, see the server's log"))
-
     def _refuse_http(self, status: int) -> None:
         """Answer what is no gRPC call with a status of HTTP."""
         self.has_ended = True
@@ -309,14 +304,7 @@ class GrpcStream:
         self._connection.flush_soon()
 
     def _wake(self) -> None:
+        self._connection.waiting.discard(self)
         waiting, self._waiting = self._waiting, []
         for callback in waiting:
             callback()
-
-
-# What unpacks to a thousand times its size would still be some milliseconds.
-_LARGE_PACKED_BYTES = 4096
-# One piece costs less than several, until copying it costs more.
-_JOINED_BYTES = 4096
-# A deadline nearer than this has passed before anything could be done.
-_EXPIRED_SECONDS = 20e-6

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from naiad.errors import InferenceServerError, invalid_argument, unimplemented
+from naiad.frontends.printable import printable
 from naiad.proto import Message, message_class
 from naiad.request.service import InferenceService
 
@@ -30,7 +31,7 @@ def index(service: InferenceService, request: Message) -> Message:
     response = message_class("inference.RepositoryIndexResponse")()
     for entry in service.repository_index(request.ready):
         response.models.add(
-            name=_printable(entry.name), version=entry.version, state=entry.state, reason=_printable(entry.reason)
+            name=printable(entry.name), version=entry.version, state=entry.state, reason=printable(entry.reason)
         )
     return response
 
@@ -114,13 +115,8 @@ def cuda_unregister(service: InferenceService, request: Message) -> Message:
 def _fitting(value: Any) -> Any:
     """Return a setting as protobuf can hold it: HTTP may have set a higher level, and a file's name need not be Unicode."""
     if isinstance(value, str):
-        return _printable(value)
+        return printable(value)
     return min(value, _MOST_VERBOSE)
-
-
-def _printable(text: str) -> str:
-    """Return `text` with escapes for what isn't valid Unicode: names of files need not be."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _refuse_repository(request: Message) -> None:

@@ -6,7 +6,6 @@ Owns the reading of the request message, the rule that there is exactly one, and
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from inspect import isawaitable
@@ -15,13 +14,12 @@ from google.protobuf.message import DecodeError
 
 from naiad.errors import InferenceServerError, internal, invalid_argument
 from naiad.frontends.grpc.call import CallTransport
+from naiad.frontends.grpc.fault import logged_fault
 from naiad.proto import Message, message_class
 from naiad.request.call import Buffer
 from naiad.request.service import InferenceService
 
 Answer = Callable[[InferenceService, Message], "Message | Awaitable[Message]"]
-
-_log = logging.getLogger("naiad.grpc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +76,7 @@ class UnaryRpc:
         except InferenceServerError as error:
             self._transport.finish(error)
         except Exception:
-            _log.exception("a call failed by a fault of the server")
-            self._transport.finish(internal("internal error, see the server's log"))
+            self._transport.finish(logged_fault())
 
     def _reply(self, response: Message) -> None:
         self._transport.send([response.SerializeToString()])

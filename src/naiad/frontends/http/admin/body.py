@@ -71,11 +71,6 @@ def type_name(value: Any) -> str:
     return _TYPE_NAMES.get(type(value), "an object")
 
 
-def printable(text: str) -> str:
-    """Return `text` with escapes for what isn't valid Unicode: names of files need not be."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 def json_answer(value: Any) -> Response:
     """Return 200 with `value` as JSON, members in their order."""
     return Response(orjson.dumps(value), media_type=JSON)

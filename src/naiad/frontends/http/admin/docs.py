@@ -14,7 +14,7 @@ from importlib.resources import files
 import orjson
 from starlette.responses import Response
 
-from naiad.frontends.http.access import AccessRules
+from naiad.frontends.access import AccessRules
 from naiad.frontends.http.admin.endpoint import JSON, Answer, Endpoint, Operation, Question
 from naiad.frontends.http.admin.openapi import document
 

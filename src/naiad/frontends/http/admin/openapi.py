@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from naiad.frontends.http.access import AccessRules
+from naiad.frontends.access import AccessRules
 from naiad.frontends.http.admin import paths
 from naiad.frontends.http.admin.endpoint import JSON, Content, Endpoint, Operation
 

@@ -12,8 +12,9 @@ from typing import Any
 from starlette.responses import Response
 
 from naiad.errors import invalid_argument, unimplemented
-from naiad.frontends.http.admin.body import empty_answer, json_answer, printable, read_object, type_name
+from naiad.frontends.http.admin.body import empty_answer, json_answer, read_object, type_name
 from naiad.frontends.http.admin.endpoint import Question
+from naiad.frontends.printable import printable
 from naiad.request.service import IndexEntry
 
 _FILE_PREFIX = "file:"

@@ -16,9 +16,9 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from naiad.errors import InferenceServerError, invalid_argument
+from naiad.frontends.access import AccessRules
 from naiad.frontends.codec_thread import CodecThread
 from naiad.frontends.header_forward import HeaderForwarder
-from naiad.frontends.http.access import AccessRules
 from naiad.frontends.http.connection.body import Body
 from naiad.frontends.http.connection.exchange import Refusal, Transmitter
 from naiad.frontends.http.connection.generate import GenerateExchange

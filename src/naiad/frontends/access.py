@@ -1,7 +1,7 @@
-"""Restricted APIs: groups of endpoints that answer only requests with a certain header and value.
+"""Restricted APIs: groups of endpoints, or of RPCs, that answer only requests with a certain header and value.
 
-Owns the check. The rule comes from Triton's `--http-restricted-api`; it is applied before anything else is looked at, the
-method included. Header names are compared without regard to case, values exactly.
+Owns the check. The rule comes from Triton's `--http-restricted-api` and `--grpc-restricted-protocol`; it is applied before
+anything else is looked at, the method included. Header names are compared without regard to case, values exactly.
 """
 
 from __future__ import annotations
@@ -23,22 +23,26 @@ class _Key:
 
 
 class AccessRules:
-    """The restricted groups of one listener. Without any, `check` costs one look-up in an empty dict."""
+    """The restricted groups of one listener. Without any, `check` costs one look-up in an empty dict.
+
+    `header_prefix` stands before the name of each group's header; `what` is what a refusal says is restricted.
+    """
 
     __slots__ = ("_key_of_api",)
 
-    def __init__(self, groups: Iterable[RestrictedGroup]) -> None:
+    def __init__(self, groups: Iterable[RestrictedGroup], header_prefix: str = "", what: str = "API") -> None:
         self._key_of_api: dict[str, _Key] = {}
         for group in groups:
+            header = header_prefix + group.header
             key = _Key(
-                group.header.lower().encode(),
+                header.lower().encode(),
                 group.value.encode(),
-                f"This API is restricted, expecting header '{group.header}'",
+                f"This {what} is restricted, expecting header '{header}'",
             )
             self._key_of_api.update(dict.fromkeys(group.apis, key))
 
     def check(self, api: str, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
-        """Return None when a request with these headers (names in lower case) may use `api`, else the text of its 403."""
+        """Return None when a request with these headers (names in lower case) may use `api`, else the text of its refusal."""
         key = self._key_of_api.get(api)
         if key is None:
             return None
