@@ -38,15 +38,17 @@ _DATATYPES_OF = {
     "fp64_contents": "FP64",
     "bytes_contents": "BYTES",
 }
+# A varint's bytes but the last have this bit.
+_MORE = 0x80
 # What a field's numbers are in protobuf; narrower datatypes keep the low bytes, as the protocol says.
 _NUMPY_OF = {
-    "bool_contents": np.bool_,
-    "int_contents": np.int32,
-    "int64_contents": np.int64,
-    "uint_contents": np.uint32,
-    "uint64_contents": np.uint64,
-    "fp32_contents": np.float32,
-    "fp64_contents": np.float64,
+    "bool_contents": np.dtype(np.bool_),
+    "int_contents": np.dtype(np.int32),
+    "int64_contents": np.dtype(np.int64),
+    "uint_contents": np.dtype(np.uint32),
+    "uint64_contents": np.dtype(np.uint64),
+    "fp32_contents": np.dtype("<f4"),
+    "fp64_contents": np.dtype("<f8"),
 }
 
 
@@ -68,7 +70,29 @@ def read_contents(contents: Message, name: str, datatype_name: str, model_name: 
             )
     if not wanted:
         return np.empty(0, datatype.numpy)
-    values = getattr(contents, wanted)
     if wanted == "bytes_contents":
-        return bytes_tensor.as_array(list(values), (len(values),))
-    return np.fromiter(values, _NUMPY_OF[wanted], len(values)).astype(datatype.numpy, copy=False)
+        return bytes_tensor.as_array(list(contents.bytes_contents), (len(contents.bytes_contents),))
+    return _numbers(contents, wanted, _NUMPY_OF[wanted]).astype(datatype.numpy, copy=False)
+
+
+def _numbers(contents: Message, field: str, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return the numbers of the one field that is set, in `dtype`.
+
+    Where they lie packed with equal widths they are taken from the message's bytes: fetching them one by one holds the event
+    loop for 40 to 80 ms a million.
+    """
+    contents.DiscardUnknownFields()
+    data: bytes = contents.SerializeToString()
+    if not data:
+        return np.empty(0, dtype)
+    # One byte of tag, then the length as a varint, then the numbers.
+    start = 2
+    while data[start - 1] >= _MORE:
+        start += 1
+    if dtype.kind == "f":
+        return np.frombuffer(data, dtype, offset=start)
+    varints = np.frombuffer(data, np.uint8, offset=start)
+    if varints.max() < _MORE:
+        return varints.astype(dtype)
+    values = getattr(contents, field)
+    return np.fromiter(values, dtype, len(values))

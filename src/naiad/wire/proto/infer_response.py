@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from naiad.errors import InferenceServerError, internal, invalid_argument
+from naiad.errors import internal, invalid_argument
 from naiad.proto import Message, message_class
 from naiad.request.call import Buffer
 from naiad.request.response import InferResponse, OutputTensor
@@ -75,7 +75,7 @@ _FIELD_OF_TYPE = {bool: "bool_param", int: "int64_param", float: "double_param",
 
 
 def _head(response: InferResponse, templates: ProtoResponseTemplates | None) -> bytes:
-    if templates is None or response.parameters or any(output.region is not None for output in response.outputs):
+    if templates is None or response.parameters:
         return _serialized(response)
     outputs = response.outputs
     if len(outputs) == 1:
@@ -110,16 +110,6 @@ def _serialized(response: InferResponse) -> bytes:
 
 def _add_output(message: Message, output: OutputTensor) -> None:
     try:
-        entry = message.outputs.add(name=output.name, datatype=output.datatype.name, shape=output.array.shape)
+        message.outputs.add(name=output.name, datatype=output.datatype.name, shape=output.array.shape)
     except (TypeError, ValueError) as error:
-        raise _bad_output(output, error) from error
-    region = output.region
-    if region is not None:
-        entry.parameters["shared_memory_region"].string_param = region.name
-        entry.parameters["shared_memory_byte_size"].int64_param = region.size_bytes
-        if region.offset:
-            entry.parameters["shared_memory_offset"].int64_param = region.offset
-
-
-def _bad_output(output: OutputTensor, error: Exception) -> InferenceServerError:
-    return internal(f"output '{output.name}' can't be sent over gRPC: {error}")
+        raise internal(f"output {output.name!r} can't be sent over gRPC: {error}") from error
