@@ -1,7 +1,7 @@
 """A server process from its options to its exit code: start, signals, stop.
 
 Owns the order of the start, and what is changed for the whole process (signal handlers, the GIL's switch interval, the
-garbage collector), which happens here and never at import.
+garbage collector, the allocator), which happens here and never at import.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from naiad.errors import InferenceServerError, invalid_argument
 from naiad.frontends.http.listener import address_of
 from naiad.observability.logs import LogSettings
 from naiad.repository.layout import scan
-from naiad.server import assembly, banner, descriptors
+from naiad.server import allocator, assembly, banner, descriptors
 from naiad.server.assembly import ModelsToServe, Sockets
 from naiad.server.embedded.config import BACKEND
 from naiad.server.functions.targets import FunctionInWorkerBackend, function_sources
@@ -45,6 +45,7 @@ def run(options: ServerOptions) -> int:
         return 1
     descriptors.raise_limit(assembly.max_connections(options))
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    allocator.keep_freed_memory()
     loop = new_loop()
     try:
         return loop.run_until_complete(_Process(options, models, sockets, logs, loop).run())
