@@ -29,6 +29,8 @@ def end(*arguments: object) -> str:
         (["--http-port=18123", "--metrics-port=18123"], ["same address and port 127.0.0.1:18123"]),
         (["--http-port=18123", "--grpc-port=18123"], ["same address and port 127.0.0.1:18123"]),
         (["--grpc-header-forward-pattern=(", "--http-port=0", "--grpc-port=0", "--metrics-port=0"], ["--grpc-header-forward"]),
+        (["--http-address=unix:/run/naiad"], ["'unix:/run/naiad'", "Unix sockets aren't built yet"]),
+        (["--grpc-address=unix:/run/naiad", "--http-port=0"], ["'unix:/run/naiad'", "Unix sockets aren't built yet"]),
         (["--http-address=192.0.2.1", "--http-port=0"], ["192.0.2.1", "Cannot assign"]),
     ],
     ids=lambda value: value[0].lstrip("-") if isinstance(value, list) else None,
