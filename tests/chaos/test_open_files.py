@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterator
 
 import pytest
 from model_folders import identity
@@ -14,19 +13,9 @@ LOW = 100
 CONNECTIONS = 150
 
 
-@pytest.fixture
-def limit() -> Iterator[Callable[[int], None]]:
-    """Set the soft limit that a server which is started now inherits; the test has its own back afterwards."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield lambda soft: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, before[1]))
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-def test_the_limit_is_raised_to_what_the_connections_need(tmp_path, serve, connect, limit):
+def test_the_limit_is_raised_to_what_the_connections_need(tmp_path, serve, connect):
     identity(tmp_path, "echo")
-    limit(LOW)
-    server = serve(tmp_path)
-    limit(CONNECTIONS * 2 + LOW)
+    server = serve(tmp_path, open_files=LOW)
     clients = [connect(server).send(infer("echo", [1])) for _ in range(CONNECTIONS)]
     assert [client.response()[0] for client in clients] == [200] * CONNECTIONS
 

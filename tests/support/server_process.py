@@ -22,9 +22,16 @@ class ServerProcess:
     """One server. `http` and `metrics` are host:port; `output` and `errors` hold its lines so far."""
 
     def __init__(
-        self, *arguments: str | Path, environment: dict[str, str] | None = None, directory: Path | None = None
+        self,
+        *arguments: str | Path,
+        environment: dict[str, str] | None = None,
+        directory: Path | None = None,
+        open_files: int | None = None,
     ) -> None:
+        # The shell lowers the limit for the server alone: this process may hold more files than that.
+        limit = [] if open_files is None else ["/bin/sh", "-c", 'ulimit -S -n "$0" && exec "$@"', str(open_files)]
         command = [
+            *limit,
             sys.executable,
             "-m",
             "naiad",
