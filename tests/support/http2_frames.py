@@ -161,7 +161,7 @@ def fields_of(frames: list[Frame], stream_id: int) -> dict[bytes, bytes]:
     """Return the fields of a stream's head and trailers among all frames that a server sent on a connection."""
     client = ngh2.Connection(ngh2.Role.CLIENT, ngh2.Configuration(peer_max_concurrent_streams=1 << 20))
     client.initiate_connection()
-    for _ in range(1, stream_id + 1, 2):
+    for _ in range(1, max([stream_id, *(each.stream_id for each in frames)]) + 1, 2):
         client.send_request(call_fields(), end_stream=False)
     client.data_to_send()
     heads = [
