@@ -70,13 +70,14 @@ async def _serve() -> None:
     from naiad.frontends.grpc.listener import GrpcListener
     from naiad.frontends.grpc.options import GrpcOptions
     from naiad.frontends.grpc.site import GrpcSite
+    from naiad.frontends.sockets import BoundSocket, address_of
 
     options = GrpcOptions(max_message_size=MAX_MESSAGE_BYTES, max_concurrent_streams=MAX_STREAMS)
     site = GrpcSite(_methods(), options, asyncio.get_running_loop())
     with socket.create_server(("127.0.0.1", 0), backlog=128) as sock:
         sys.stdout.write("{}:{}\n".format(*sock.getsockname()))
         sys.stdout.flush()
-        await GrpcListener(site, sock).start()
+        await GrpcListener(site, BoundSocket(sock, address_of(sock))).start()
         await asyncio.Event().wait()
 
 

@@ -140,3 +140,11 @@ class ServerProcess:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.errors.append(line.rstrip("\n"))
+
+
+def failed_start(*arguments: object) -> str:
+    """Run a server that must not start; return what it says."""
+    command = [sys.executable, "-m", "naiad", "serve", *map(str, arguments)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=15, check=False)
+    assert (ended.returncode, ended.stdout, "Traceback" in ended.stderr) == (1, "", False), ended
+    return ended.stderr

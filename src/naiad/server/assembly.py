@@ -6,8 +6,6 @@ Owns no behaviour. What is made here is handed to `server.process`, which runs i
 from __future__ import annotations
 
 import asyncio
-import json
-import socket
 from dataclasses import dataclass, field
 
 from naiad import __version__
@@ -22,12 +20,12 @@ from naiad.execution.process.context import WorkerHost
 from naiad.execution.process.life.settings import settings_of
 from naiad.execution.threads import ThreadPool
 from naiad.frontends.grpc.listener import GrpcListener
-from naiad.frontends.http import listener
 from naiad.frontends.http.app import create_app
 from naiad.frontends.http.connection.site import HttpSite
 from naiad.frontends.http.listener import HttpListener
 from naiad.frontends.http.options import HttpOptions
 from naiad.frontends.metrics.app import create_app as create_metrics_app
+from naiad.frontends.one_port import OnePortListener
 from naiad.observability.custom_metrics import CustomMetrics
 from naiad.observability.metrics import MetricsRegistry, ModelMetricsSource
 from naiad.repository.layout import ScanResult
@@ -36,28 +34,12 @@ from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model, Runtime
 from naiad.repository.workers import WorkerLoader
 from naiad.server.grpc_assembly import grpc_site
+from naiad.server.listening import Sockets
 from naiad.server.own_metrics import own_families
 
+Listener = HttpListener | GrpcListener | OnePortListener
+
 SINGLE_FILE_SUFFIXES = (".onnx",)
-
-
-@dataclass(frozen=True, slots=True)
-class Sockets:
-    """The bound sockets, None where the operator doesn't want the service."""
-
-    http: socket.socket | None
-    grpc: socket.socket | None
-    metrics: socket.socket | None
-
-    def named(self) -> dict[str, socket.socket]:
-        """Return those that there are, by name."""
-        pairs = {"http": self.http, "grpc": self.grpc, "metrics": self.metrics}
-        return {name: sock for name, sock in pairs.items() if sock is not None}
-
-    def line(self) -> str:
-        """Return the one line for programs that says where the server listens."""
-        addresses = {name: listener.address_of(sock) for name, sock in self.named().items()}
-        return f"NAIAD_LISTENING {json.dumps(addresses)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +56,9 @@ class Server:
 
     core: InferenceServer
     repository: RepositoryManager
-    listeners: tuple[HttpListener | GrpcListener, ...]
+    listeners: tuple[Listener, ...]
     pool: ThreadPool
     found: ScanResult
-
-
-def bind(options: ServerOptions) -> Sockets:
-    """Bind every port. Raises InferenceServerError for one that can't be had."""
-    wanted = {
-        "http": (options.allow_http, options.http_address, options.http_port, options.reuse_http_port),
-        "grpc": (options.allow_grpc, options.grpc_address, options.grpc_port, options.reuse_grpc_port),
-        "metrics": (options.allow_metrics, options.metrics_address, options.metrics_port, False),
-    }
-    bound: dict[str, socket.socket | None] = dict.fromkeys(wanted)
-    try:
-        for name, (is_wanted, address, port, is_shared) in wanted.items():
-            if is_wanted:
-                bound[name] = listener.bind(address, port, is_shared)
-    except Exception:
-        for sock in filter(None, bound.values()):
-            sock.close()
-        raise
-    return Sockets(**bound)
 
 
 def max_connections(options: ServerOptions) -> int:
@@ -131,18 +94,30 @@ def assemble(
     registry.add_families(custom_metrics.families)
     repository.on_ready = lambda model: registry.add_model(_metrics_source(model))
     repository.on_gone = lambda model: registry.remove_model(model.plan.name, str(model.plan.version))
-    http_options = _http_options(options)
     for family in own_families(repository, pool):
         registry.add_family(family)
-    listeners: list[HttpListener | GrpcListener] = []
-    if sockets.http is not None:
-        listeners.append(HttpListener(HttpSite(core, http_options, create_app(core, http_options), loop), sockets.http))
-    if sockets.grpc is not None:
-        listeners.append(GrpcListener(grpc_site(core, options, loop), sockets.grpc))
+    listeners = _service_listeners(core, options, sockets, loop)
     if sockets.metrics is not None:
         site = HttpSite(core, HttpOptions(), create_metrics_app(registry), loop, has_hot_routes=False)
         listeners.append(HttpListener(site, sockets.metrics))
     return Server(core, repository, tuple(listeners), pool, models.found)
+
+
+def _service_listeners(
+    core: InferenceServer, options: ServerOptions, sockets: Sockets, loop: asyncio.AbstractEventLoop
+) -> list[Listener]:
+    """Return the listeners of HTTP and gRPC that are wanted; those that share a socket are one."""
+    http = grpc = None
+    if sockets.http is not None:
+        http_options = _http_options(options)
+        site = HttpSite(core, http_options, create_app(core, http_options), loop)
+        http = HttpListener(site, None if sockets.is_one else sockets.http)
+    if sockets.grpc is not None:
+        grpc = GrpcListener(grpc_site(core, options, loop), None if sockets.is_one else sockets.grpc)
+    if sockets.http is not None and sockets.is_one and http and grpc:
+        silence_s, most = options.http_keep_alive_timeout_secs, options.http_max_connections
+        return [OnePortListener(http, grpc, sockets.http, silence_s, most)]
+    return [listener for listener in (http, grpc) if listener is not None]
 
 
 def _metrics_source(model: Model) -> ModelMetricsSource:

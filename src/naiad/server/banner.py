@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 
-from naiad.frontends.http.listener import address_of
-from naiad.server.assembly import Server, Sockets
+from naiad.frontends.sockets import UNIX
+from naiad.server.assembly import Server
+from naiad.server.listening import Sockets
 
 
 def lines(server: Server, sockets: Sockets) -> Iterator[str]:
@@ -20,18 +20,17 @@ def lines(server: Server, sockets: Sockets) -> Iterator[str]:
         reason = f": {entry.reason}" if entry.reason else ""
         yield f"{entry.name:<{width}}  {entry.version or '-':<7}  {entry.state}{reason}"
     if sockets.metrics is not None:
-        yield f"metrics  {_url(sockets.metrics)}/metrics"
+        yield f"metrics  {sockets.metrics.url}/metrics"
     if sockets.grpc is not None:
-        yield f"gRPC     {address_of(sockets.grpc)}"
+        yield f"gRPC     {sockets.grpc.address}"
     if sockets.http is not None:
-        url = _url(sockets.http)
+        url = sockets.http.url
         ready = next((entry.name for entry in index if entry.state == "READY"), None)
         yield f"HTTP     {url}"
-        yield f"docs     {url}/docs"
-        yield f"try      curl {url}/v2" + (f"/models/{ready}" if ready else "")
-
-
-def _url(sock: socket.socket) -> str:
-    """Return an URL that can be opened on this machine: what listens at every address is shown as localhost."""
-    host, port = address_of(sock).rsplit(":", 1)
-    return f"http://{'localhost' if host in ('0.0.0.0', '[::]') else host}:{port}"  # noqa: S104 — compared, not bound
+        if url.startswith(UNIX):
+            yield f"try      curl --unix-socket {url.removeprefix(UNIX)} http://localhost/v2" + (
+                f"/models/{ready}" if ready else ""
+            )
+        else:
+            yield f"docs     {url}/docs"
+            yield f"try      curl {url}/v2" + (f"/models/{ready}" if ready else "")

@@ -17,14 +17,15 @@ from pathlib import Path
 from naiad.backends.table import BackendTable
 from naiad.config.options import ServerOptions
 from naiad.errors import InferenceServerError, invalid_argument
-from naiad.frontends.http.listener import address_of
+from naiad.frontends.tls import ServerTls
 from naiad.observability.logs import LogSettings
 from naiad.repository.layout import scan
 from naiad.server import allocator, assembly, banner, descriptors
-from naiad.server.assembly import ModelsToServe, Sockets
+from naiad.server.assembly import ModelsToServe
 from naiad.server.embedded.config import BACKEND
 from naiad.server.functions.targets import FunctionInWorkerBackend, function_sources
 from naiad.server.lifecycle import Lifecycle
+from naiad.server.listening import Sockets, bind_all
 
 # A thread waits this long for the GIL of a busy loop thread (5 ms by default); see docs/decisions.md for the measurement.
 SWITCH_INTERVAL_SECONDS = 0.001
@@ -39,7 +40,7 @@ def run(options: ServerOptions) -> int:
     logs = LogSettings.install(options)
     try:
         models = _models(options)
-        sockets = assembly.bind(options)
+        sockets = bind_all(options)
     except InferenceServerError as error:
         print(f"error: {error.message}", file=sys.stderr)
         return 1
@@ -88,9 +89,9 @@ class _Process:
     async def run(self) -> int:
         self._catch_signals()
         await self._life.listen()
-        for name, sock in self._sockets.named().items():
+        for name, bound in self._sockets.named().items():
             # Scripts that start Triton wait for these words.
-            _log.info("Started %s at %s", _SERVICES[name], address_of(sock))
+            _log.info("Started %s at %s", _SERVICES[name], bound.address)
         print(self._sockets.line(), flush=True)
         loading = self._loop.create_task(self._life.load())
         stopping = self._loop.create_task(self._stop_wanted.wait())
@@ -129,6 +130,14 @@ class _Process:
     def _catch_signals(self) -> None:
         self._loop.add_signal_handler(signal.SIGTERM, self._stop_wanted.set)
         self._loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        if self._sockets.tls():
+            # Without anything to read again, SIGHUP ends the process as it always did.
+            self._loop.add_signal_handler(signal.SIGHUP, self._reload)
+
+    def _reload(self) -> None:
+        """Read files again that are renewed while the server runs; one that can't be used changes nothing."""
+        for tls in self._sockets.tls():
+            _read_again(tls)
 
     def _interrupt(self) -> None:
         """The first ^C stops as SIGTERM does, the second ends the process at once."""
@@ -150,6 +159,15 @@ class _Process:
         await life.close()
         _log.info("stopped")
         return 0
+
+
+def _read_again(tls: ServerTls) -> None:
+    try:
+        tls.reload()
+    except InferenceServerError as error:
+        _log.error("the files of TLS were not read again, the old ones stay in use: %s", error.message)
+    else:
+        _log.info("the certificate '%s' was read again", tls.certificate)
 
 
 def _exit_now(code: int) -> None:

@@ -190,7 +190,7 @@ def test_log_settings_show_the_programs_logger_and_can_not_be_changed(caplog):
         ({"http_prot": 0}, "there is no option http_prot; did you mean http_port?"),
         ({"http_port": "x"}, "http_port must be a whole number"),
         ({"http_port": 70000}, "from 0 to 65535; it is 70000"),
-        ({"grpc_server_cert": "a.pem"}, "grpc_server_cert"),
+        ({"vertex_ai_port": 1}, "vertex_ai_port"),
         ({"in_place": "perhaps"}, "in_place must be true"),
     ],
 )

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 from model_folders import identity
-
-
-def end(*arguments: object) -> str:
-    """Run a server that must not start; return what it says."""
-    command = [sys.executable, "-m", "naiad", "serve", *map(str, arguments)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=15, check=False)
-    assert (ended.returncode, ended.stdout, "Traceback" in ended.stderr) == (1, "", False), ended
-    return ended.stderr
+from server_process import failed_start
 
 
 @pytest.mark.parametrize(
@@ -29,21 +20,24 @@ def end(*arguments: object) -> str:
         (["--http-port=18123", "--metrics-port=18123"], ["same address and port 127.0.0.1:18123"]),
         (["--http-port=18123", "--grpc-port=18123"], ["same address and port 127.0.0.1:18123"]),
         (["--grpc-header-forward-pattern=(", "--http-port=0", "--grpc-port=0", "--metrics-port=0"], ["--grpc-header-forward"]),
-        (["--http-address=unix:/run/naiad"], ["'unix:/run/naiad'", "Unix sockets aren't built yet"]),
-        (["--grpc-address=unix:/run/naiad", "--http-port=0"], ["'unix:/run/naiad'", "Unix sockets aren't built yet"]),
+        (["--http-address=unix:/x", "--grpc-address=unix:/x"], ["same address and port unix:/x", "--one-port"]),
+        (["--http-address=unix:"], ["'unix:'", "path of the socket"]),
+        (["--http-address=unix:/none/naiad.sock"], ["can't listen at 'unix:/none/naiad.sock'", "No such file"]),
+        (["--http-address=unix:/" + "x" * 107], ["1 to 107 bytes"]),
+        (["--one-port=true", "--allow-grpc=false"], ["--one-port", "--allow-grpc"]),
         (["--http-address=192.0.2.1", "--http-port=0"], ["192.0.2.1", "Cannot assign"]),
     ],
     ids=lambda value: value[0].lstrip("-") if isinstance(value, list) else None,
 )
 def test_a_bad_flag_is_named(tmp_path, flags, words):
     identity(tmp_path, "echo")
-    text = end(tmp_path, *flags)
+    text = failed_start(tmp_path, *flags)
     assert [word for word in words if word not in text] == [], text
 
 
 def test_a_file_that_is_no_model_is_named(tmp_path):
     (tmp_path / "notes.txt").write_text("hello")
-    text = end(tmp_path / "notes.txt")
+    text = failed_start(tmp_path / "notes.txt")
     assert re.search(r"notes\.txt' is not a model file .* \.onnx", text)
 
 

@@ -64,7 +64,7 @@ def test_an_interrupted_start_exits_as_shells_expect(server: FakeServer, tmp_pat
     [
         (["serve"], "--model-repository must be specified"),
         (["serve", "--http-prt=1"], "did you mean --http-port?"),
-        (["serve", "--grpc-server-cert=a.pem"], "--grpc-server-cert: TLS isn't built yet"),
+        (["serve", "--vertex-ai-port=1"], "--vertex-ai-port: the Vertex AI endpoints aren't built yet"),
         (["serve", "--http-port"], "requires an argument"),
         (["srve"], "No such command"),
         (["--bogus"], "No such option"),

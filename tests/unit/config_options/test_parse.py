@@ -104,6 +104,7 @@ def test_two_services_on_one_address_and_port_are_refused_but_not_on_free_ports(
     expected = "The server cannot listen to HTTP requests and metrics requests at the same address and port 127.0.0.1:8002"
     assert expected == refusal(repository, "--http-port=8002")
     expected = "The server cannot listen to HTTP requests and GRPC requests at the same address and port 127.0.0.1:8000"
+    expected += "; --one-port serves HTTP and gRPC on one"
     assert expected == refusal(repository, "--grpc-port=8000")
     assert parse_options([repository, "--http-port=8002", "--allow-metrics=false"]).http_port == 8002
     assert parse_options([repository, "--http-port=8002", "--metrics-address=127.0.0.2"]).http_port == 8002
@@ -118,8 +119,8 @@ def test_a_server_that_serves_nothing_is_refused(repository: str) -> None:
     ("argument", "message"),
     [
         (
-            "--grpc-server-cert=a.pem",
-            "--grpc-server-cert: TLS isn't built yet: put a proxy that ends TLS before the server",
+            "--vertex-ai-port=1",
+            "--vertex-ai-port: the Vertex AI endpoints aren't built yet",
         ),
         ("--grpc-infer-thread-count=1", "--grpc-infer-thread-count=1: it must be a whole number from 2 to 128"),
         ("--cache-config=local,size=1", "--cache-config: the response cache isn't built yet"),
@@ -131,13 +132,13 @@ def test_a_flag_whose_part_is_not_built_says_so(repository: str, argument: str, 
 
 
 def test_one_bad_value_of_a_refused_flag_is_enough(repository: str) -> None:
-    assert "--grpc-use-ssl=true" in refusal(repository, "--grpc-use-ssl=true", "--grpc-use-ssl=false")
+    assert "--allow-vertex-ai=true" in refusal(repository, "--allow-vertex-ai=true", "--allow-vertex-ai=false")
 
 
 @pytest.mark.parametrize(
     "argument",
     [
-        "--grpc-use-ssl=FALSE",
+        "--allow-vertex-ai=FALSE",
         "--model-control-mode=NONE",
         "--rate-limit=off",
         "--allow-gpu-metrics=0",

@@ -20,6 +20,7 @@ class Category(Enum):
     REPOSITORY = "Model repository"
     HTTP = "HTTP"
     GRPC = "gRPC"
+    TLS = "TLS"
     LOGGING = "Logging"
     METRICS = "Metrics"
     BACKENDS = "Backends and execution"

@@ -17,7 +17,8 @@ _ANY = Int(minimum=0, maximum=2**31 - 1)
 _POSITIVE = Int(minimum=1, maximum=2**31 - 1)
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots: a class can have one base with slots only.
+@dataclass(frozen=True)
 class GrpcServerOptions:
     """The fields of `ServerOptions` that gRPC has, one field a flag."""
 
@@ -28,7 +29,8 @@ class GrpcServerOptions:
             _GRPC,
             Text(is_empty_allowed=False, metavar="ADDRESS"),
             "127.0.0.1",
-            "The address to listen on; 0.0.0.0 is every network of the machine (Triton's default).",
+            "The address to listen on; 0.0.0.0 is every network of the machine (Triton's default), unix:/path is a Unix domain "
+            "socket.",
         )
     )
     grpc_port: int = option(Flag("grpc-port", _GRPC, Int(0, 65535), 8001, "The port to listen on; 0 takes a free one."))

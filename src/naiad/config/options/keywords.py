@@ -6,12 +6,11 @@ Owns the step from Python values to what the flags' kinds read. Doesn't own the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
 from naiad.config.options.flag import Flag
-from naiad.config.options.server_options import ServerOptions, flag_table
+from naiad.config.options.server_options import ServerOptions, flag_table, with_metrics_beside_http
 from naiad.config.options.unbuilt import unbuilt_flags
 from naiad.errors import InferenceServerError, invalid_argument
 
@@ -28,7 +27,7 @@ def options_from_keywords(values: Mapping[str, Any]) -> ServerOptions:
         if name not in flags:
             raise _unknown(name, flags)
     options = ServerOptions(**{name: _value(flags[name], value) for name, value in values.items()})
-    return options if "metrics_address" in values else replace(options, metrics_address=options.http_address)
+    return options if "metrics_address" in values else with_metrics_beside_http(options)
 
 
 def _value(flag: Flag, value: Any) -> Any:

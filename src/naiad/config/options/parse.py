@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import click
 
 from naiad.config.options.flag import Flag
-from naiad.config.options.server_options import ServerOptions, flag_table
+from naiad.config.options.server_options import ServerOptions, flag_table, with_metrics_beside_http
 from naiad.config.options.unbuilt import UnbuiltFlag, unbuilt_flags
 from naiad.errors import InferenceServerError, invalid_argument
 
@@ -69,7 +68,7 @@ def options_from_texts(texts: Mapping[str, Any]) -> ServerOptions:
     values = {flag.field_name: _value(flag, given[flag.field_name]) for flag in flag_table() if given.get(flag.field_name)}
     options = ServerOptions(**values, functions=functions, notes=tuple(notes))
     if not values.get("metrics_address"):
-        options = replace(options, metrics_address=options.http_address)
+        options = with_metrics_beside_http(options)
     _check_together(options)
     return options
 
@@ -129,19 +128,22 @@ def _check_places(options: ServerOptions) -> None:
     """Raise unless something is served, each service at a place of its own."""
     services = (
         ("HTTP requests", options.allow_http, options.http_address, options.http_port),
-        ("GRPC requests", options.allow_grpc, options.grpc_address, options.grpc_port),
+        ("GRPC requests", options.allow_grpc and not options.one_port, options.grpc_address, options.grpc_port),
         ("metrics requests", options.allow_metrics, options.metrics_address, options.metrics_port),
     )
     if not any(is_wanted for _, is_wanted, _, _ in services):
         raise invalid_argument(
             "--allow-http=false, --allow-grpc=false and --allow-metrics=false together leave nothing to serve"
         )
-    taken: dict[tuple[str, int], str] = {}
+    taken: dict[str, str] = {}
     for what, is_wanted, address, port in services:
-        if not (is_wanted and port):
+        is_unix = address.startswith("unix:")
+        if not is_wanted or not (port or is_unix):
             continue
-        other = taken.setdefault((address, port), what)
+        place = address if is_unix else f"{address}:{port}"
+        other = taken.setdefault(place, what)
         if other != what:
+            advice = "; --one-port serves HTTP and gRPC on one" if "metrics" not in what else ""
             raise invalid_argument(
-                f"The server cannot listen to {other} and {what} at the same address and port {address}:{port}"
+                f"The server cannot listen to {other} and {what} at the same address and port {place}{advice}"
             )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -25,6 +25,7 @@ from naiad.config.options.composite import (
 from naiad.config.options.flag import Category, Flag, option
 from naiad.config.options.grpc_options import GrpcServerOptions
 from naiad.config.options.kinds import Bool, Choice, Float, Int, LocalPath, Switch, Text
+from naiad.config.options.tls_options import TlsOptions
 
 _SERVER, _REPOSITORY, _HTTP = Category.SERVER, Category.REPOSITORY, Category.HTTP
 _LOGGING, _METRICS, _BACKENDS, _PYTHON = Category.LOGGING, Category.METRICS, Category.BACKENDS, Category.PYTHON
@@ -33,7 +34,7 @@ _PORT = Int(0, 65535)
 
 
 @dataclass(frozen=True, slots=True)
-class ServerOptions(GrpcServerOptions):
+class ServerOptions(GrpcServerOptions, TlsOptions):
     """The options of one server, one field a flag: `--http-port` is `http_port`.
 
     `parse_options` makes it of a command line and checks it; a caller that makes it itself keeps to the ranges of the table.
@@ -78,6 +79,17 @@ class ServerOptions(GrpcServerOptions):
         )
     )
 
+    one_port: bool = option(
+        Flag(
+            "one-port",
+            _SERVER,
+            Bool(),
+            False,
+            "Serve gRPC on HTTP's address and port; what a client speaks is told by its first bytes.",
+            is_ours=True,
+        )
+    )
+
     model_repository: tuple[Path, ...] = option(
         Flag(
             "model-repository",
@@ -114,7 +126,8 @@ class ServerOptions(GrpcServerOptions):
             _HTTP,
             Text(is_empty_allowed=False, metavar="ADDRESS"),
             "127.0.0.1",
-            "The address to listen on; 0.0.0.0 is every network of the machine (Triton's default).",
+            "The address to listen on; 0.0.0.0 is every network of the machine (Triton's default), unix:/path is a Unix domain "
+            "socket.",
         )
     )
     http_port: int = option(Flag("http-port", _HTTP, _PORT, 8000, "The port to listen on; 0 takes a free one."))
@@ -403,6 +416,13 @@ class ServerOptions(GrpcServerOptions):
     )
     functions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def with_metrics_beside_http(options: ServerOptions) -> ServerOptions:
+    """Return the options with /metrics at HTTP's address, unless that is a Unix socket, which only one service can have."""
+    if options.http_address.startswith("unix:"):
+        return options
+    return replace(options, metrics_address=options.http_address)
 
 
 def flag_table() -> tuple[Flag, ...]:

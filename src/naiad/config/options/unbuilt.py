@@ -38,7 +38,6 @@ class UnbuiltFlag:
         return self.harmless is None or value == self.harmless
 
 
-_TLS = "TLS isn't built yet: put a proxy that ends TLS before the server"
 _CONTROL = "model control isn't built yet: all models of the repositories are loaded at the start"
 _TRACE = "tracing isn't built yet"
 _CACHE = "the response cache isn't built yet"
@@ -49,7 +48,6 @@ _VERTEX = "the Vertex AI endpoints aren't built yet"
 _AGENTS = "repository agents aren't built yet"
 
 _REFUSED: Mapping[str, tuple[str, ...]] = {
-    _TLS: ("grpc-server-cert", "grpc-server-key", "grpc-root-cert"),
     _CONTROL: ("repository-poll-secs", "load-model"),
     "custom configurations (configs/<name>.pbtxt) aren't built yet": ("model-config-name",),
     _TRACE: ("trace-config", "trace-file", "trace-level", "trace-rate", "trace-count", "trace-log-frequency"),
@@ -78,8 +76,6 @@ _PARTLY_ACCEPTED = (
         Int(minimum=1),
         note="HTTP runs on one event loop, so the number isn't used",
     ),
-    UnbuiltFlag("grpc-use-ssl", _TLS, Bool(), False),
-    UnbuiltFlag("grpc-use-ssl-mutual", _TLS, Bool(), False),
     UnbuiltFlag(
         "grpc-infer-thread-count",
         "it must be a whole number from 2 to 128",

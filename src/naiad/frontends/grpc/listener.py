@@ -1,32 +1,37 @@
 """A listening socket and its gRPC connections: serve, drain, stop.
 
-Owns the socket and the order of its end.
+Owns the order of their end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 
 from naiad.errors import InferenceServerError, unavailable
 from naiad.frontends.grpc.call import SHUTTING_DOWN
 from naiad.frontends.grpc.connection.connection import GrpcConnection
 from naiad.frontends.grpc.site import GrpcSite
+from naiad.frontends.sockets import BoundSocket
 
 _CLOSE_LOOK_SECONDS = 0.02
 
 
 class GrpcListener:
-    """Serves one site on one bound socket."""
+    """Serves one site on one bound socket; None is none of its own, when another listener brings the connections."""
 
-    def __init__(self, site: GrpcSite, sock: socket.socket) -> None:
+    def __init__(self, site: GrpcSite, bound: BoundSocket | None) -> None:
         self._site = site
-        self._socket = sock
-        self._server: asyncio.Server | None = None
+        self._bound = bound
+        self._server: asyncio.AbstractServer | None = None
 
     async def start(self) -> None:
         """Accept connections from now on."""
-        self._server = await self._site.loop.create_server(lambda: GrpcConnection(self._site), sock=self._socket)
+        if self._bound is not None:
+            self._server = await self._bound.serve(self._site.loop, self.new_connection)
+
+    def new_connection(self) -> GrpcConnection:
+        """Return the protocol of a new connection."""
+        return GrpcConnection(self._site)
 
     def begin_drain(self) -> None:
         """Tell every client to begin no further calls on its connection; those that are open are answered."""
@@ -55,6 +60,8 @@ class GrpcListener:
         """Close the socket and end the connections; those that don't end are cut off after `timeout_s` seconds."""
         if self._server is not None:
             self._server.close()
+        if self._bound is not None:
+            self._bound.close()
         self.fail_requests(unavailable(SHUTTING_DOWN))
         for connection in list(self._site.connections):
             connection.end()

@@ -16,9 +16,10 @@ from naiad.core.server import InferenceServer, LogControl
 from naiad.errors import InferenceServerError, unavailable
 from naiad.request.call import InferCall
 from naiad.server import assembly
-from naiad.server.assembly import ModelsToServe, Sockets
+from naiad.server.assembly import ModelsToServe
 from naiad.server.embedded.in_flight import InFlight, Receiver
 from naiad.server.lifecycle import Lifecycle
+from naiad.server.listening import Sockets, bind_all
 from naiad.server.process import new_loop
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class BackgroundServer:
         self._started: Future[assembly.Server] = Future()
         self._core: InferenceServer | None = None
         self._thread = threading.Thread(target=self._run, name="naiad-server", daemon=True)
-        self.sockets = Sockets(None, None, None)
+        self.sockets = Sockets()
 
     def start(self) -> assembly.Server:
         """Bind the ports, start the thread and wait until the models are loaded.
@@ -51,7 +52,7 @@ class BackgroundServer:
         `exit_on_error` is off).
         """
         try:
-            self.sockets = assembly.bind(self._options)
+            self.sockets = bind_all(self._options)
         except InferenceServerError:
             self._loop.close()
             raise
@@ -150,9 +151,7 @@ class BackgroundServer:
             else:
                 raise
         finally:
-            for sock in (self.sockets.http, self.sockets.metrics):
-                if sock is not None:
-                    sock.close()
+            self.sockets.close()
             self._loop.close()
 
     async def _serve(self) -> None:

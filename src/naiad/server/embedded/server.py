@@ -16,7 +16,6 @@ from naiad.backends.table import BackendTable
 from naiad.config.options.keywords import options_from_keywords
 from naiad.core.server import LogControl
 from naiad.errors import invalid_argument, unavailable
-from naiad.frontends.http.listener import address_of
 from naiad.observability.logs import LogSettings
 from naiad.repository.layout import ModelSource, ScanResult, scan
 from naiad.server import assembly, banner, descriptors
@@ -143,26 +142,26 @@ class Server:
     @property
     def http_address(self) -> str:
         """Where HTTP is served, as host:port. Raises UNAVAILABLE when it isn't."""
-        sock = self._needed().sockets.http
-        if sock is None:
+        bound = self._needed().sockets.http
+        if bound is None:
             raise unavailable("this server has no HTTP socket")
-        return address_of(sock)
+        return bound.address
 
     @property
     def grpc_address(self) -> str:
         """Where gRPC is served, as host:port. Raises UNAVAILABLE when it isn't."""
-        sock = self._needed().sockets.grpc
-        if sock is None:
+        bound = self._needed().sockets.grpc
+        if bound is None:
             raise unavailable("this server has no gRPC socket")
-        return address_of(sock)
+        return bound.address
 
     @property
     def metrics_address(self) -> str:
         """Where /metrics is served, as host:port. Raises UNAVAILABLE when it isn't."""
-        sock = self._needed().sockets.metrics
-        if sock is None:
+        bound = self._needed().sockets.metrics
+        if bound is None:
             raise unavailable("this server has no socket for metrics")
-        return address_of(sock)
+        return bound.address
 
     def _needed(self) -> BackgroundServer:
         if self._running is None:

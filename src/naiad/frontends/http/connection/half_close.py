@@ -52,6 +52,10 @@ class HalfCloseWatch:
         if self._transport.is_closing():
             return
         sock = self._transport.get_extra_info("socket")
+        if sock.family == socket.AF_UNIX:
+            # There the probe itself fails when nobody is left to read it.
+            self._timer = self._loop.call_later(NEXT_PROBE_SECONDS, self._probe)
+            return
         state = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
         if state == _TCP_CLOSE:
             self._transport.abort()

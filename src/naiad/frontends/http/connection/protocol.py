@@ -94,7 +94,8 @@ class HttpConnection(HttpToolsProtocol):
         """See `asyncio.Protocol`. A client that only closed its own direction still gets the answers to whole requests."""
         if self._active is None and not self._queue:
             return None
-        if self._receiving is not None or self._is_in_head or self._is_discarding:
+        # TLS as asyncio has it knows no half-closed connection.
+        if self._receiving is not None or self._is_in_head or self._is_discarding or self.scheme == "https":
             return None
         self._half_close = HalfCloseWatch(self.loop, self.transport, self._probe_bytes)
         self._half_close.start()
