@@ -41,9 +41,13 @@ class FakeLoop:
     def turn(self) -> None:
         """Run what waits for the next turn, and what that puts there."""
         while self._soon:
-            soon, self._soon = self._soon, []
-            for callback in soon:
-                callback()
+            self.turn_once()
+
+    def turn_once(self) -> None:
+        """Run what waits for the next turn only."""
+        soon, self._soon = self._soon, []
+        for callback in soon:
+            callback()
 
     def advance(self, seconds: float) -> None:
         """Let time pass, timer by timer."""
@@ -56,6 +60,11 @@ class FakeLoop:
                 timer.callback()
             self.turn()
         self.now = end
+
+    @property
+    def waiting_count(self) -> int:
+        """How many callbacks wait for the next turn."""
+        return len(self._soon)
 
     @property
     def open_timers(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from naiad.errors import invalid_argument, not_found
@@ -33,6 +33,8 @@ class FakeService:
         self.asked: list[tuple[str, str]] = []
         self.index_filters: list[bool] = []
         self.regions: dict[str, SystemRegion] = {}
+        self.serving: dict[str, bool] = {"echo": True, "broken": False}
+        self.readiness_callbacks: list[Callable[[], None]] = []
         self.cuda_handles: list[tuple[str, bytes, int, int]] = []
 
     def infer(self, call: InferCall, sink: ResponseSink) -> InferHandle:
@@ -50,6 +52,17 @@ class FakeService:
     async def is_model_ready(self, name: str, version: str) -> bool:
         self._find(name, version)
         return self.model_ready
+
+    def is_model_serving(self, name: str) -> bool | None:
+        return self.serving.get(name)
+
+    def on_readiness_change(self, callback: Callable[[], None]) -> None:
+        self.readiness_callbacks.append(callback)
+
+    def tell_readiness(self) -> None:
+        """Say that something has changed, as the server does."""
+        for callback in self.readiness_callbacks:
+            callback()
 
     def server_metadata(self) -> ServerMetadata:
         self._fail()

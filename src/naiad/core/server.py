@@ -97,7 +97,8 @@ class InferenceServer:
         self._is_loaded = False
         self._is_not_ready_wanted = False
         self._is_draining = False
-        repository.on_change = self._routes.clear
+        self._readiness_callbacks: list[Callable[[], None]] = []
+        repository.on_change = self._on_change
 
     def infer(self, call: InferCall, sink: ResponseSink) -> InferHandle:
         """See `InferenceService.infer`."""
@@ -158,6 +159,15 @@ class InferenceServer:
         if model.unready_reason:
             raise unavailable(f"model '{name}' version {model.plan.version} is not ready: {model.unready_reason}")
         return not self._is_draining and await model.check_ready()
+
+    def is_model_serving(self, name: str) -> bool | None:
+        """See `InferenceService.is_model_serving`."""
+        is_serving = self._repository.is_serving(name)
+        return is_serving and not (self._is_draining or self._is_not_ready_wanted)
+
+    def on_readiness_change(self, callback: Callable[[], None]) -> None:
+        """See `InferenceService.on_readiness_change`."""
+        self._readiness_callbacks.append(callback)
 
     def is_decoupled(self, name: str, version: str) -> bool:
         """See `InferenceService.is_decoupled`."""
@@ -248,14 +258,17 @@ class InferenceServer:
     def mark_loaded(self) -> None:
         """Say that all models of the start have been tried: from here on `ready` tells about the models."""
         self._is_loaded = True
+        self._tell_readiness()
 
     def mark_not_ready(self) -> None:
         """Say 503 to `ready` and go on serving: load balancers take the server out before it drains."""
         self._is_not_ready_wanted = True
+        self._tell_readiness()
 
     def begin_drain(self) -> None:
         """Refuse new inferences from now on; what was accepted is answered."""
         self._is_draining = True
+        self._tell_readiness()
 
     def release_regions(self) -> None:
         """Close the memory that clients registered, which stays theirs."""
@@ -275,6 +288,14 @@ class InferenceServer:
         for model in models:
             model.on_idle(one_is_idle)
         if not models:
+            callback()
+
+    def _on_change(self) -> None:
+        self._routes.clear()
+        self._tell_readiness()
+
+    def _tell_readiness(self) -> None:
+        for callback in self._readiness_callbacks:
             callback()
 
     def _find_route(self, call: InferCall) -> _Route:

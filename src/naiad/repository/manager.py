@@ -100,6 +100,14 @@ class RepositoryManager:
             for entry in self._entries.values()
         )
 
+    def is_serving(self, name: str) -> bool | None:
+        """Return whether the greatest version that is loaded can serve; None for a model that isn't known."""
+        entry = self._entries.get(name)
+        if entry is None:
+            return None
+        ready = [number for number, version in entry.versions.items() if version.state is State.READY]
+        return bool(ready) and entry.versions[max(ready)].can_serve
+
     def models(self) -> Iterator[Model]:
         """Yield every ready model version, by name and number."""
         for _, entry in sorted(self._entries.items()):

@@ -6,7 +6,7 @@ in processes of their own, so nothing here hands out a live object of the core.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -103,6 +103,17 @@ class InferenceService(Protocol):
         """Return whether that model version (latest for "") answers; a model may be asked itself.
 
         Raises NOT_FOUND or UNAVAILABLE as the protocol says.
+        """
+
+    def is_model_serving(self, name: str) -> bool | None:
+        """Return whether that model's latest version takes inferences, by what is known without asking it; None for a model
+        that isn't known.
+        """
+
+    def on_readiness_change(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after each change of what `is_ready` or `is_model_serving` may say, as long as the server lives.
+
+        It may be called for nothing, and must return at once.
         """
 
     def is_decoupled(self, name: str, version: str) -> bool:

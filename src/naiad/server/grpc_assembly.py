@@ -12,7 +12,7 @@ from naiad.frontends.grpc.call import RpcMethod
 from naiad.frontends.grpc.calls.infer import InferContext, InferRpc
 from naiad.frontends.grpc.calls.stream_infer import StreamInferRpc
 from naiad.frontends.grpc.options import GrpcOptions, KeepAlive
-from naiad.frontends.grpc.rpc.table import methods
+from naiad.frontends.grpc.rpc.table import health_methods, reflection_methods, unary_methods
 from naiad.frontends.grpc.site import GrpcSite
 from naiad.frontends.header_forward import HeaderForwarder
 from naiad.request.service import InferenceService
@@ -34,11 +34,15 @@ def grpc_site(service: InferenceService, options: ServerOptions, loop: asyncio.A
         ProtoTemplates(),
         ProtoResponseTemplates(),
     )
-    inference = (
+    methods = [
         RpcMethod(_SERVICE + b"ModelInfer", "inference", lambda transport: InferRpc(context, transport)),
         RpcMethod(_SERVICE + b"ModelStreamInfer", "inference", lambda transport: StreamInferRpc(context, transport)),
-    )
-    return GrpcSite((*inference, *methods(service)), _grpc_options(options), loop)
+        *unary_methods(service),
+        *health_methods(service, loop.call_soon),
+    ]
+    if options.grpc_reflection:
+        methods += reflection_methods(loop.call_soon)
+    return GrpcSite(methods, _grpc_options(options), loop)
 
 
 def _grpc_options(options: ServerOptions) -> GrpcOptions:

@@ -120,7 +120,8 @@ def test_the_service_has_the_clients_rpcs():
 def test_health_has_the_numbers_that_grpc_publishes():
     (health,) = [file for file in our_files() if file.package == "grpc.health.v1"]
     assert rpcs_of(health) == {
-        "Check": (".grpc.health.v1.HealthCheckRequest", ".grpc.health.v1.HealthCheckResponse", False, False)
+        "Check": (".grpc.health.v1.HealthCheckRequest", ".grpc.health.v1.HealthCheckResponse", False, False),
+        "Watch": (".grpc.health.v1.HealthCheckRequest", ".grpc.health.v1.HealthCheckResponse", False, True),
     }
     assert enums_of(health) == {
         ".grpc.health.v1.HealthCheckResponse.ServingStatus": {
@@ -132,6 +133,39 @@ def test_health_has_the_numbers_that_grpc_publishes():
     }
     numbers = {name: [field.number for field in message.field] for name, message in messages_of(health, "").items()}
     assert numbers == {".HealthCheckRequest": [1], ".HealthCheckResponse": [1]}
+
+
+@pytest.mark.parametrize("package", ["grpc.reflection.v1", "grpc.reflection.v1alpha"])
+def test_reflection_has_the_numbers_that_grpc_publishes(package):
+    (reflection,) = [file for file in our_files() if file.package == package]
+    assert rpcs_of(reflection) == {
+        "ServerReflectionInfo": (f".{package}.ServerReflectionRequest", f".{package}.ServerReflectionResponse", True, True)
+    }
+    messages = messages_of(reflection, "")
+    assert {name: {field.name: field.number for field in message.field} for name, message in messages.items()} == {
+        ".ServerReflectionRequest": {
+            "host": 1,
+            "file_by_filename": 3,
+            "file_containing_symbol": 4,
+            "file_containing_extension": 5,
+            "all_extension_numbers_of_type": 6,
+            "list_services": 7,
+        },
+        ".ExtensionRequest": {"containing_type": 1, "extension_number": 2},
+        ".ServerReflectionResponse": {
+            "valid_host": 1,
+            "original_request": 2,
+            "file_descriptor_response": 4,
+            "all_extension_numbers_response": 5,
+            "list_services_response": 6,
+            "error_response": 7,
+        },
+        ".FileDescriptorResponse": {"file_descriptor_proto": 1},
+        ".ExtensionNumberResponse": {"base_type_name": 1, "extension_number": 2},
+        ".ListServiceResponse": {"service": 1},
+        ".ServiceResponse": {"name": 1},
+        ".ErrorResponse": {"error_code": 1, "error_message": 2},
+    }
 
 
 def test_each_file_of_the_set_comes_after_those_it_imports():

@@ -69,6 +69,17 @@ class GrpcServerOptions:
             "How hard responses of inference are packed, for clients that take gzip.",
         )
     )
+    grpc_reflection: bool = option(
+        Flag(
+            "grpc-reflection",
+            _GRPC,
+            Bool(),
+            True,
+            "Answer server reflection, by which tools such as grpcurl learn services and messages. It shows nothing of the "
+            "models, so none of the groups of --grpc-restricted-protocol has it.",
+            is_ours=True,
+        )
+    )
     grpc_max_message_size: int = option(
         Flag(
             "grpc-max-message-size",

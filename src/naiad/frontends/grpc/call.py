@@ -17,6 +17,9 @@ SHUTTING_DOWN = "GRPC server is shutting down and has stopped accepting new requ
 
 Metadata = Sequence[tuple[bytes, bytes]]
 
+MAX_UNREAD_BYTES = 1 << 20
+"""A client that leaves more of a call's messages unread is waited for."""
+
 
 class CallTransport(Protocol):
     """The way back of one RPC. Loop thread only; nothing raises, and after the end everything is ignored."""
@@ -56,8 +59,14 @@ class Rpc(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RpcMethod:
-    """One RPC. `category` is the group by which it can be restricted ("health", "inference", …). `start` makes its `Rpc`."""
+    """One RPC. `category` is the group by which it can be restricted ("health", "inference", …). `start` makes its `Rpc`.
+
+    From `max_unread_bytes` on that its client leaves unread, `when_writable` says no; 1 is at the first. One that
+    `ends_at_drain` ends its calls by itself when the server drains: a stop waits for that, and not until clients have read it.
+    """
 
     path: bytes
     category: str
     start: Callable[[CallTransport], Rpc]
+    max_unread_bytes: int = MAX_UNREAD_BYTES
+    ends_at_drain: bool = False

@@ -13,7 +13,7 @@ from grpc_pair import GrpcPair, framed
 
 from naiad.config.options import RestrictedGroup
 from naiad.errors import InferenceServerError
-from naiad.frontends.grpc.connection import stream as streams
+from naiad.frontends.grpc.call import MAX_UNREAD_BYTES
 from naiad.frontends.grpc.connection.connection import GrpcConnection
 from naiad.frontends.grpc.options import GrpcOptions, KeepAlive
 
@@ -200,7 +200,7 @@ def test_a_slow_reader_makes_the_sender_wait() -> None:
     while rpc.transport.when_writable(lambda: written.append(1)):
         rpc.transport.send([b"z" * 100_000])
         pair.pump()
-        assert pair.connection.engine.queued_bytes() < streams.MAX_QUEUED_BYTES + 200_000
+        assert pair.connection.engine.queued_bytes() < MAX_UNREAD_BYTES + 200_000
     assert written == []
     while not written:
         pair.client.acknowledge_received_data(len(pair.events.pop().data), call)

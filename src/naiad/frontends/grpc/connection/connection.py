@@ -143,9 +143,14 @@ class GrpcConnection(asyncio.Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a part of an answer waits for the client."""
+        """Whether a part of an answer waits for the client, or a call is yet to end that ends at the drain."""
         transport = self._transport
-        return transport is not None and (self.engine.queued_bytes() > 0 or transport.get_write_buffer_size() > 0)
+        if transport is None:
+            return False
+        return transport.get_write_buffer_size() > 0 or any(
+            not stream.has_ended if stream.ends_at_drain else self.engine.queued_bytes(stream_id) > 0
+            for stream_id, stream in self.streams.items()
+        )
 
     def on_request(self, stream_id: int, fields: ReceivedFields, is_end: bool) -> None:
         """See `EngineHandler`."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from naiad.errors import Code, InferenceServerError, internal
-from naiad.frontends.grpc.call import Metadata, Rpc
+from naiad.frontends.grpc.call import MAX_UNREAD_BYTES, Metadata, Rpc
 from naiad.frontends.grpc.fault import logged_fault
 from naiad.frontends.grpc.status import STATUS_OF_CODE
 from naiad.request.call import Buffer
@@ -23,8 +23,6 @@ from naiad.wire.grpc.head import CODINGS, CallHead, check_named, status_fields
 if TYPE_CHECKING:
     from naiad.frontends.grpc.connection.connection import GrpcConnection
 
-# A client that leaves more than this unread is waited for.
-MAX_QUEUED_BYTES = 1 << 20
 # Empty and tiny frames cost what full ones do: a message may come in so many of them.
 _MAX_TINY_FRAMES = 65536
 _TINY_FRAME_BYTES = 256
@@ -52,12 +50,14 @@ class GrpcStream:
         "_is_held",
         "_is_started",
         "_is_unpacking",
+        "_max_unread_bytes",
         "_packs_responses",
         "_reader",
         "_rpc",
         "_tiny_frames",
         "_unconsumed",
         "_waiting",
+        "ends_at_drain",
         "has_ended",
         "is_half_closed",
         "metadata",
@@ -82,6 +82,8 @@ class GrpcStream:
         self.has_ended = False
         self.is_half_closed = False
         self._packs_responses = False
+        self._max_unread_bytes = MAX_UNREAD_BYTES
+        self.ends_at_drain = False
 
     def begin(self) -> None:
         """Start the RPC that the head asks for, or refuse it."""
@@ -94,6 +96,7 @@ class GrpcStream:
             return
         try:
             method = self._connection.site.method(head.path, self.metadata)
+            self._max_unread_bytes, self.ends_at_drain = method.max_unread_bytes, method.ends_at_drain
             if head.timeout_s is not None:
                 self._start_deadline(head.timeout_s)
             if method.category == "inference" and self._connection.site.options.response_compression_level:
@@ -205,7 +208,7 @@ class GrpcStream:
     def is_writable(self) -> bool:
         """Return whether little enough waits for the client."""
         connection = self._connection
-        return not connection.is_paused and connection.engine.queued_bytes(self._id) < MAX_QUEUED_BYTES
+        return not connection.is_paused and connection.engine.queued_bytes(self._id) < self._max_unread_bytes
 
     def wake_if_writable(self) -> None:
         """Call those who wait for the client, when it keeps up again."""

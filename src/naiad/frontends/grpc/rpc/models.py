@@ -1,4 +1,4 @@
-"""Server and models: health, metadata, configuration, statistics.
+"""Server and models: liveness and readiness, metadata, configuration, statistics.
 
 Owns the protobuf form of these answers, and how a model's version is written.
 """
@@ -33,13 +33,6 @@ async def model_ready(service: InferenceService, request: Message) -> Message:
             raise
         is_ready = False
     return message_class("inference.ModelReadyResponse")(ready=is_ready)
-
-
-def health(service: InferenceService, _request: Message) -> Message:
-    """Return the health check of orchestrators: SERVING when the server is ready, whatever service is asked for."""
-    response = message_class("grpc.health.v1.HealthCheckResponse")()
-    response.status = 1 if service.is_ready() else 2
-    return response
 
 
 def server_metadata(service: InferenceService, _request: Message) -> Message:

@@ -1,15 +1,19 @@
-"""Every unary RPC but inference: name, group, request message, answer.
+"""Every RPC but inference: name, group, request message, answer.
 
 Owns this table. The names are the protocol's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from naiad.frontends.grpc.call import RpcMethod
 from naiad.frontends.grpc.rpc import control, models
+from naiad.frontends.grpc.rpc.health import HealthBoard
+from naiad.frontends.grpc.rpc.reflection import V1, V1ALPHA, ReflectionAnswers, ReflectionRpc
 from naiad.frontends.grpc.rpc.unary import UnaryMethod, UnaryRpc
+from naiad.proto import DescriptorIndex, descriptor_set
 from naiad.request.service import InferenceService
 
 INFERENCE_SERVICE = "inference.GRPCInferenceService"
@@ -48,14 +52,34 @@ _METHODS = (
         "CudaSharedMemoryUnregister", "shared-memory", "inference.CudaSharedMemoryUnregisterRequest", control.cuda_unregister
     ),
 )
-_HEALTH_CHECK = UnaryMethod("Check", "health", "grpc.health.v1.HealthCheckRequest", models.health)
+REFLECTION_SERVICES = {package: f"{package}.ServerReflection" for package in (V1, V1ALPHA)}
 
 
-def methods(service: InferenceService) -> tuple[RpcMethod, ...]:
-    """Return the RPCs, answered by `service`."""
-    named = [(INFERENCE_SERVICE, method) for method in _METHODS]
-    named.append((HEALTH_SERVICE, _HEALTH_CHECK))
-    return tuple(
-        RpcMethod(f"/{name}/{method.name}".encode(), method.category, partial(UnaryRpc, method, service))
-        for name, method in named
-    )
+def unary_methods(service: InferenceService) -> list[RpcMethod]:
+    """Return the unary RPCs of the inference service, answered by `service`."""
+    return [_unary(INFERENCE_SERVICE, method, service) for method in _METHODS]
+
+
+def health_methods(service: InferenceService, call_soon: Callable[..., object]) -> list[RpcMethod]:
+    """Return the RPCs of the health service. `call_soon` is the loop's."""
+    board = HealthBoard(service, (INFERENCE_SERVICE, HEALTH_SERVICE), call_soon)
+    check = UnaryMethod("Check", "health", "grpc.health.v1.HealthCheckRequest", board.check)
+    watch = RpcMethod(f"/{HEALTH_SERVICE}/Watch".encode(), "health", board.watch, max_unread_bytes=1, ends_at_drain=True)
+    return [_unary(HEALTH_SERVICE, check, service), watch]
+
+
+def reflection_methods(call_soon: Callable[..., object]) -> list[RpcMethod]:
+    """Return the RPCs of server reflection. No group of those that can be restricted is theirs: they show what is public."""
+    index = DescriptorIndex(descriptor_set())
+    return [
+        RpcMethod(
+            f"/{name}/ServerReflectionInfo".encode(),
+            "reflection",
+            partial(ReflectionRpc, ReflectionAnswers(index, package), call_soon),
+        )
+        for package, name in REFLECTION_SERVICES.items()
+    ]
+
+
+def _unary(service_name: str, method: UnaryMethod, service: InferenceService) -> RpcMethod:
+    return RpcMethod(f"/{service_name}/{method.name}".encode(), method.category, partial(UnaryRpc, method, service))
