@@ -26,6 +26,7 @@ class Code(Enum):
     DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
     RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED"
     PERMISSION_DENIED = "PERMISSION_DENIED"
+    UNAUTHENTICATED = "UNAUTHENTICATED"
 
 
 class FailureReason(Enum):
@@ -73,6 +74,11 @@ def not_found(message: str) -> InferenceServerError:
 def unavailable(message: str) -> InferenceServerError:
     """Return the error for something that may work later: a client may retry it."""
     return InferenceServerError(Code.UNAVAILABLE, message)
+
+
+def unauthenticated(message: str) -> InferenceServerError:
+    """Return the error for a request without a valid API key."""
+    return InferenceServerError(Code.UNAUTHENTICATED, message)
 
 
 def unimplemented(message: str) -> InferenceServerError:

@@ -19,6 +19,7 @@ from naiad.execution.placement import TurnBudget
 from naiad.execution.process.context import WorkerHost
 from naiad.execution.process.life.settings import settings_of
 from naiad.execution.threads import ThreadPool
+from naiad.frontends.api_keys import ApiKeys
 from naiad.frontends.grpc.listener import GrpcListener
 from naiad.frontends.http.app import create_app
 from naiad.frontends.http.connection.site import HttpSite
@@ -59,6 +60,7 @@ class Server:
     listeners: tuple[Listener, ...]
     pool: ThreadPool
     found: ScanResult
+    api_keys: ApiKeys | None
 
 
 def max_connections(options: ServerOptions) -> int:
@@ -74,6 +76,7 @@ def assemble(
     loop: asyncio.AbstractEventLoop,
 ) -> Server:
     """Construct a server; nothing is loaded and nothing listens yet."""
+    api_keys = _api_keys(options)
     clock = LoopClock(loop)
     pool = ThreadPool(options.thread_count, loop)
     custom_metrics = CustomMetrics()
@@ -96,24 +99,28 @@ def assemble(
     repository.on_gone = lambda model: registry.remove_model(model.plan.name, str(model.plan.version))
     for family in own_families(repository, pool):
         registry.add_family(family)
-    listeners = _service_listeners(core, options, sockets, loop)
+    listeners = _service_listeners(core, options, sockets, loop, api_keys)
     if sockets.metrics is not None:
-        site = HttpSite(core, HttpOptions(), create_metrics_app(registry), loop, has_hot_routes=False)
+        site = HttpSite(core, HttpOptions(), create_metrics_app(registry, api_keys), loop, has_hot_routes=False)
         listeners.append(HttpListener(site, sockets.metrics))
-    return Server(core, repository, tuple(listeners), pool, models.found)
+    return Server(core, repository, tuple(listeners), pool, models.found, api_keys)
 
 
 def _service_listeners(
-    core: InferenceServer, options: ServerOptions, sockets: Sockets, loop: asyncio.AbstractEventLoop
+    core: InferenceServer,
+    options: ServerOptions,
+    sockets: Sockets,
+    loop: asyncio.AbstractEventLoop,
+    api_keys: ApiKeys | None,
 ) -> list[Listener]:
     """Return the listeners of HTTP and gRPC that are wanted; those that share a socket are one."""
     http = grpc = None
     if sockets.http is not None:
-        http_options = _http_options(options)
+        http_options = _http_options(options, api_keys)
         site = HttpSite(core, http_options, create_app(core, http_options), loop)
         http = HttpListener(site, None if sockets.is_one else sockets.http)
     if sockets.grpc is not None:
-        grpc = GrpcListener(grpc_site(core, options, loop), None if sockets.is_one else sockets.grpc)
+        grpc = GrpcListener(grpc_site(core, options, loop, api_keys), None if sockets.is_one else sockets.grpc)
     if sockets.http is not None and sockets.is_one and http and grpc:
         silence_s, most = options.http_keep_alive_timeout_secs, options.http_max_connections
         return [OnePortListener(http, grpc, sockets.http, silence_s, most)]
@@ -132,11 +139,19 @@ def _metrics_source(model: Model) -> ModelMetricsSource:
     )
 
 
-def _http_options(options: ServerOptions) -> HttpOptions:
+def _api_keys(options: ServerOptions) -> ApiKeys | None:
+    """Return the keys that requests need one of, None when they need none."""
+    if not options.has_api_keys:
+        return None
+    return ApiKeys(options.api_key, options.api_key_file, options.api_key_open)
+
+
+def _http_options(options: ServerOptions, api_keys: ApiKeys | None) -> HttpOptions:
     return HttpOptions(
         max_input_size_bytes=options.http_max_input_size,
         cors_origins=options.http_cors_origin,
         restricted=options.http_restricted_api,
+        api_keys=api_keys,
         header_forward_pattern=options.http_header_forward_pattern,
         header_timeout_s=options.http_header_timeout_secs,
         body_timeout_s=options.http_body_timeout_secs,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from naiad.config.options import ServerOptions
+from naiad.frontends.api_keys import ApiKeys
 from naiad.frontends.grpc.call import RpcMethod
 from naiad.frontends.grpc.calls.infer import InferContext, InferRpc
 from naiad.frontends.grpc.calls.stream_infer import StreamInferRpc
@@ -24,7 +25,9 @@ _SERVICE = b"/inference.GRPCInferenceService/"
 _LEVELS = {"none": 0, "low": 1, "medium": 6, "high": 9}
 
 
-def grpc_site(service: InferenceService, options: ServerOptions, loop: asyncio.AbstractEventLoop) -> GrpcSite:
+def grpc_site(
+    service: InferenceService, options: ServerOptions, loop: asyncio.AbstractEventLoop, api_keys: ApiKeys | None
+) -> GrpcSite:
     """Return the site of the gRPC listener. Raises INVALID_ARGUMENT for a header pattern that isn't RE2."""
     pattern = options.grpc_header_forward_pattern
     context = InferContext(
@@ -42,10 +45,10 @@ def grpc_site(service: InferenceService, options: ServerOptions, loop: asyncio.A
     ]
     if options.grpc_reflection:
         methods += reflection_methods(loop.call_soon)
-    return GrpcSite(methods, _grpc_options(options), loop)
+    return GrpcSite(methods, _grpc_options(options, api_keys), loop)
 
 
-def _grpc_options(options: ServerOptions) -> GrpcOptions:
+def _grpc_options(options: ServerOptions, api_keys: ApiKeys | None) -> GrpcOptions:
     keep_alive = KeepAlive(
         time_s=options.grpc_keepalive_time / 1e3,
         timeout_s=options.grpc_keepalive_timeout / 1e3,
@@ -61,5 +64,6 @@ def _grpc_options(options: ServerOptions) -> GrpcOptions:
         max_connections=options.grpc_max_connections,
         response_compression_level=_LEVELS[options.grpc_infer_response_compression_level],
         restricted=options.grpc_restricted_protocol,
+        api_keys=api_keys,
         keep_alive=keep_alive,
     )

@@ -130,7 +130,7 @@ class _Process:
     def _catch_signals(self) -> None:
         self._loop.add_signal_handler(signal.SIGTERM, self._stop_wanted.set)
         self._loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        if self._sockets.tls():
+        if self._sockets.tls() or self._server.api_keys is not None:
             # Without anything to read again, SIGHUP ends the process as it always did.
             self._loop.add_signal_handler(signal.SIGHUP, self._reload)
 
@@ -138,6 +138,8 @@ class _Process:
         """Read files again that are renewed while the server runs; one that can't be used changes nothing."""
         for tls in self._sockets.tls():
             _read_again(tls)
+        if self._server.api_keys is not None:
+            self._server.api_keys.reload()
 
     def _interrupt(self) -> None:
         """The first ^C stops as SIGTERM does, the second ends the process at once."""

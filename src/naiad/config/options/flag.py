@@ -21,6 +21,7 @@ class Category(Enum):
     HTTP = "HTTP"
     GRPC = "gRPC"
     TLS = "TLS"
+    ACCESS = "API keys"
     LOGGING = "Logging"
     METRICS = "Metrics"
     BACKENDS = "Backends and execution"
@@ -38,7 +39,8 @@ class Flag:
 
     `default` is the value of the option when the flag isn't given; `default_text` says it where the value itself would mislead.
     `collect` makes the option's value of all values given, in order; it raises ValueError with a sentence. A repeatable
-    flag is one whose values add up. `is_ours` tells that Triton doesn't have it.
+    flag is one whose values add up. `is_ours` tells that Triton doesn't have it. The values of one that `is_secret` are never
+    shown. `environment` is the variable that gives them, separated by spaces, when the flag doesn't.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Flag:
     is_repeatable: bool = False
     is_ours: bool = False
     collect: Callable[[Sequence[Any]], Any] = last
+    is_secret: bool = False
+    environment: str = ""
 
     @property
     def field_name(self) -> str:

@@ -47,7 +47,8 @@ def _parse(flag: Flag, value: Any) -> Any:
     try:
         return flag.kind.parse(str(value).lower() if isinstance(value, bool) else str(value))
     except ValueError:
-        raise invalid_argument(f"{flag.field_name} must be {flag.kind.allowed}; it is {value!r}") from None
+        shown = "what is given isn't shown here" if flag.is_secret else f"it is {value!r}"
+        raise invalid_argument(f"{flag.field_name} must be {flag.kind.allowed}; {shown}") from None
 
 
 def _unknown(name: str, flags: Mapping[str, Flag]) -> InferenceServerError:

@@ -6,6 +6,7 @@ checks that involve several flags. Doesn't own the flags (`server_options`, `unb
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -14,12 +15,14 @@ from typing import Any
 
 import click
 
+from naiad.config.options.access_options import conflict
 from naiad.config.options.flag import Flag
 from naiad.config.options.server_options import ServerOptions, flag_table, with_metrics_beside_http
 from naiad.config.options.unbuilt import UnbuiltFlag, unbuilt_flags
 from naiad.errors import InferenceServerError, invalid_argument
 
 _PATHS = "paths"
+_VISIBLE_KEY = "--api-key: other users may see it in the list of processes; --api-key-file keeps the keys to the server"
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -65,12 +68,23 @@ def options_from_texts(texts: Mapping[str, Any]) -> ServerOptions:
     functions = tuple(text for text in bare if _is_function(text))
     given["model_repository"] = (*given.get("model_repository", ()), *(text for text in bare if text not in functions))
     notes = [note for flag in unbuilt_flags().values() for note in _refuse_or_note(flag, given)]
+    notes += [_VISIBLE_KEY] if given.get("api_key") else []
+    given.update(_from_environment(given))
     values = {flag.field_name: _value(flag, given[flag.field_name]) for flag in flag_table() if given.get(flag.field_name)}
     options = ServerOptions(**values, functions=functions, notes=tuple(notes))
     if not values.get("metrics_address"):
         options = with_metrics_beside_http(options)
     _check_together(options)
     return options
+
+
+def _from_environment(given: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the texts of flags that the environment gives instead of the command line; a variable that is empty is a text."""
+    return {
+        flag.field_name: os.environ[flag.environment].split() or [""]
+        for flag in flag_table()
+        if flag.environment in os.environ and not given.get(flag.field_name)
+    }
 
 
 def _is_function(text: str) -> bool:
@@ -98,7 +112,14 @@ def _parse(flag: Flag, text: str) -> Any:
     try:
         return flag.kind.parse(text)
     except ValueError as error:
-        raise invalid_argument(f"--{flag.name} must be {flag.kind.allowed}; it is '{text}'") from error
+        raise _wrong_value(flag, text) from error
+
+
+def _wrong_value(flag: Flag, text: str) -> InferenceServerError:
+    if flag.is_secret:
+        place = f"--{flag.name}, or {flag.environment} in the environment,"
+        return invalid_argument(f"{place} must be {flag.kind.allowed}; what is given isn't shown here")
+    return invalid_argument(f"--{flag.name} must be {flag.kind.allowed}; it is '{text}'")
 
 
 def _refuse_or_note(flag: UnbuiltFlag, given: Mapping[str, Any]) -> list[str]:
@@ -122,6 +143,9 @@ def _check_together(options: ServerOptions) -> None:
             "module:function"
         )
     _check_places(options)
+    problem = conflict(options, [group.header for group in options.http_restricted_api])
+    if problem:
+        raise invalid_argument(problem)
 
 
 def _check_places(options: ServerOptions) -> None:

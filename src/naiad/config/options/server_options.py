@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from naiad.config.options.access_options import AccessOptions
 from naiad.config.options.composite import (
     BackendSetting,
     MetricsConfig,
@@ -34,7 +35,7 @@ _PORT = Int(0, 65535)
 
 
 @dataclass(frozen=True, slots=True)
-class ServerOptions(GrpcServerOptions, TlsOptions):
+class ServerOptions(GrpcServerOptions, TlsOptions, AccessOptions):
     """The options of one server, one field a flag: `--http-port` is `http_port`.
 
     `parse_options` makes it of a command line and checks it; a caller that makes it itself keeps to the ranges of the table.

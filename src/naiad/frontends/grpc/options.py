@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from naiad.config.options import RestrictedGroup
+from naiad.frontends.api_keys import ApiKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class KeepAlive:
 class GrpcOptions:
     """Settings of one gRPC listener; the defaults are those of the flags.
 
-    `response_compression_level` is zlib's level for responses of inference, 0 for none.
+    `response_compression_level` is zlib's level for responses of inference, 0 for none. With `api_keys`, calls need one.
     """
 
     max_message_size: int = 2**31 - 1
@@ -41,4 +42,5 @@ class GrpcOptions:
     max_connections: int = 4096
     response_compression_level: int = 0
     restricted: tuple[RestrictedGroup, ...] = ()
+    api_keys: ApiKeys | None = None
     keep_alive: KeepAlive = KeepAlive()

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from naiad.errors import unavailable, unimplemented
+from naiad.errors import unauthenticated, unavailable, unimplemented
 from naiad.frontends.access import AccessRules
 from naiad.frontends.codec_thread import CodecThread
 from naiad.frontends.grpc.call import Metadata, RpcMethod
@@ -36,7 +36,7 @@ class GrpcSite:
         self.codec_thread = CodecThread(loop, "naiad-grpc-codec")
         self._methods = {method.path: method for method in methods}
         self._heads: dict[tuple[tuple[bytes, bytes], ...], CallHead] = {}
-        self._access = AccessRules(options.restricted, "triton-grpc-protocol-", "protocol")
+        self._access = AccessRules(options.restricted, "triton-grpc-protocol-", "protocol", options.api_keys)
 
     def admit(self, connection: GrpcConnection) -> bool:
         """Take a new connection; return False when there are too many."""
@@ -62,14 +62,17 @@ class GrpcSite:
         return head
 
     def method(self, path: bytes, metadata: Metadata) -> RpcMethod:
-        """Return the RPC of a path. Raises UNIMPLEMENTED when there is none and UNAVAILABLE when it is restricted."""
+        """Return the RPC of a path.
+
+        Raises UNAUTHENTICATED without a valid API key, UNIMPLEMENTED when there is none and UNAVAILABLE when it is restricted.
+        """
         method = self._methods.get(path)
+        refusal = self._access.check("" if method is None else method.category, metadata)
+        if refusal is not None:
+            raise unauthenticated(refusal.text) if refusal.challenge else unavailable(refusal.text)
         if method is None:
             name = path[:200].decode("latin-1")
             raise unimplemented(f"there is no RPC '{name}' here")
-        refusal = self._access.check(method.category, metadata)
-        if refusal is not None:
-            raise unavailable(refusal)
         return method
 
     def pack(self, message: Sequence[Buffer]) -> bytes:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from naiad.errors import InferenceServerError
 from naiad.frontends.access import AccessRules
 from naiad.frontends.http.admin import docs, table
-from naiad.frontends.http.admin.body import error_answer, read_body
+from naiad.frontends.http.admin.body import error_answer, read_body, refused_answer
 from naiad.frontends.http.admin.endpoint import Question
 from naiad.frontends.http.admin.paths import Names, Router, decode_name, decode_version
 from naiad.frontends.http.options import HttpOptions
@@ -28,7 +28,7 @@ _log = logging.getLogger("naiad.http")
 
 def create_app(service: InferenceService, options: HttpOptions) -> ASGIApp:
     """Return the ASGI app of one listener. It needs `raw_path` and header names in lower case in the scope."""
-    access = AccessRules(options.restricted)
+    access = AccessRules(options.restricted, api_keys=options.api_keys)
     described = table.endpoints()
     router = Router((*described, *docs.endpoints(described, access)))
     return _App(service, router, access, options.max_input_size_bytes)
@@ -57,13 +57,13 @@ class _App:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         found = self._router.find(scope["raw_path"])
+        headers, method = scope["headers"], scope["method"]
+        refusal = self._access.check("" if found is None else found[0].api, headers)
+        if refusal is not None:
+            return refused_answer(refusal)
         if found is None:
             return error_answer(404, "Not Found")
         endpoint, names = found
-        headers, method = scope["headers"], scope["method"]
-        refusal = self._access.check(endpoint.api, headers)
-        if refusal is not None:
-            return error_answer(403, refusal)
         operation = endpoint.operation(method)
         if operation is None:
             return error_answer(405, "Method Not Allowed", {"Allow": endpoint.allow()})

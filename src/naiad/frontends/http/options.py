@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from naiad.config.options import RestrictedGroup
+from naiad.frontends.api_keys import ApiKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +17,13 @@ class HttpOptions:
 
     `max_input_size_bytes` bounds the JSON of a request and every body of the app. `cors_origins` are the web origins that may
     call the server, `*` for all, none by default. `restricted` groups answer only with their header. `header_forward_pattern`
-    is an RE2 expression, "" for none. Time-outs are in seconds.
+    is an RE2 expression, "" for none. With `api_keys`, requests need one. Time-outs are in seconds.
     """
 
     max_input_size_bytes: int = 64 << 20
     cors_origins: tuple[str, ...] = ()
     restricted: tuple[RestrictedGroup, ...] = ()
+    api_keys: ApiKeys | None = None
     header_forward_pattern: str = ""
     header_timeout_s: float = 10.0
     body_timeout_s: float = 60.0

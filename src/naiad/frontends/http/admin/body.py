@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from naiad.errors import invalid_argument
+from naiad.frontends.api_keys import AccessRefusal
 from naiad.frontends.http.admin.endpoint import JSON
 from naiad.frontends.http.status import error_body
 
@@ -84,6 +85,13 @@ def empty_answer(status: int = 200) -> Response:
 def error_answer(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
     """Return an error as every endpoint words it: an object with the member `error`."""
     return Response(error_body(message), status, headers, JSON)
+
+
+def refused_answer(refusal: AccessRefusal) -> Response:
+    """Return the answer to a request that may not be answered: 401 with a challenge, or 403."""
+    if refusal.challenge:
+        return error_answer(401, refusal.text, {"WWW-Authenticate": refusal.challenge})
+    return error_answer(403, refusal.text)
 
 
 def _over_limit(size: str, limit_bytes: int) -> Exception:

@@ -1,7 +1,8 @@
 """The documentation page at `/docs` and the OpenAPI document at `/openapi.json`.
 
 Owns both endpoints and the page's security policy: it runs its own script and style only, and talks to this server only. The
-page itself shows nothing that isn't asked for through the API, so it isn't restricted; the document is part of the metadata.
+page itself shows nothing that isn't asked for through the API, so no restricted API has it; the document is
+part of the metadata.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _STATIC = files("naiad.frontends.http") / "static"
 def endpoints(described: Sequence[Endpoint], access: AccessRules) -> tuple[Endpoint, ...]:
     """Return the endpoints of the page and of the document that describes `described`."""
     return (
-        Endpoint("/docs", "", {"GET": Operation(_page_answer(), "This API as a page")}),
+        Endpoint("/docs", "docs", {"GET": Operation(_page_answer(), "This API as a page")}),
         Endpoint("/openapi.json", "metadata", {"GET": Operation(_document_answer(described, access), "This API")}),
     )
 

@@ -2,7 +2,8 @@
 
 Owns that memory. A client repeats its heads to the byte, and what llhttp accepted as the whole head of a request with a body of
 n bytes is one whenever it comes again between two requests, with n bytes behind it. Only whole requests in one piece are
-recognised; everything else takes the parser. A property test holds both ways to the same responses.
+recognised; everything else takes the parser. A property test holds both ways to the same responses. Who may ask is decided with
+the head: refused ones aren't remembered, and all are forgotten when the API keys change.
 """
 
 from __future__ import annotations
@@ -17,10 +18,16 @@ _LONGEST_KNOWN = 2048
 class KnownHeads:
     """Remembers a bounded number of hot heads; shared by the connections of a site."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "generation")
 
     def __init__(self) -> None:
         self._known: dict[bytes, OpenedHead] = {}
+        self.generation = 0
+
+    def forget(self) -> None:
+        """Forget all heads, and don't learn those that were opened before."""
+        self._known.clear()
+        self.generation += 1
 
     def find(self, data: bytes) -> tuple[OpenedHead, int] | None:
         """Return the head that `data` begins with and where its body begins, when `data` is exactly one request."""
@@ -34,6 +41,8 @@ class KnownHeads:
 
     def learn(self, data: bytes, opened: OpenedHead) -> None:
         """Remember the head of `data`, which the parser took as exactly one request whose head is `opened`."""
+        if opened.refusal is not None or opened.generation != self.generation:
+            return
         end = data.find(_END, 0, _LONGEST_KNOWN)
         if end < 0 or end + 4 + opened.head.content_length != len(data):
             return

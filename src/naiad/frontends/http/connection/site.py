@@ -89,7 +89,9 @@ class HttpSite:
             JsonHelper(loop),
             CodecThread(loop, "naiad-codec"),
         )
-        self._access = AccessRules(options.restricted)
+        self._access = AccessRules(options.restricted, api_keys=options.api_keys)
+        if options.api_keys is not None:
+            options.api_keys.on_change(self.heads.forget)
         self._cors = CorsPolicy(options.cors_origins)
         self.forwards_headers = bool(options.header_forward_pattern)
         self._forwarder = HeaderForwarder(options.header_forward_pattern)
@@ -109,17 +111,21 @@ class HttpSite:
 
     def open(self, route: HotRoute, connection: Transmitter, request: RequestHead) -> OpenedHead | Refusal:
         """Return a hot request's head, read and allowed, or its refusal: a small body is dropped, a large one isn't read."""
-        text = self._access.check(_INFERENCE, request.headers)
-        status = 403
-        if text is None:
+        refusal = self._access.check(_INFERENCE, request.headers)
+        extra = request.extra
+        if refusal is None:
             try:
                 return self._open(route, request)
             except InferenceServerError as error:
                 status, text = STATUS_OF_CODE[error.code], error.message
+        else:
+            status, text = 403, refusal.text
+            if refusal.challenge:
+                status, extra = 401, b"%bWWW-Authenticate: %b\r\n" % (extra, refusal.challenge.encode())
         if not has_droppable_body(request.headers):
-            return Refusal(connection, request.extra, status, text)
+            return Refusal(connection, extra, status, text)
         head = Head(int(dict(request.headers).get(b"content-length", b"0")), None, "", "")
-        return OpenedHead(route, head, request.extra, request.keep_alive, _NOTHING, (status, text))
+        return OpenedHead(route, head, extra, request.keep_alive, _NOTHING, (status, text))
 
     def scope(self, method: bytes, target: bytes, headers: Headers, http_version: str) -> Any:
         """Return the ASGI scope of a request without its addresses. Raises INVALID_ARGUMENT for a target that is no URL."""
@@ -159,4 +165,4 @@ class HttpSite:
         is_infer = route.kind is HotKind.INFER
         check_size(head, self._hot.limits, not is_infer)
         forwarded = self._forwarder.parameters(request.spelled) if self.forwards_headers and is_infer else _NOTHING
-        return OpenedHead(route, head, request.extra, request.keep_alive, forwarded)
+        return OpenedHead(route, head, request.extra, request.keep_alive, forwarded, generation=self.heads.generation)

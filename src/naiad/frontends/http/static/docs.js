@@ -29,7 +29,7 @@ async function ask(method, path, body) {
   } catch {
     answer.value = undefined; // an empty or a non-JSON answer is shown as it is
   }
-  if (response.status === 403) find("key").open = true;
+  if (response.status === 401 || response.status === 403) find("key").open = true;
   return answer;
 }
 
