@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 
 class FakeCall:
-    """`end` is None for a good end and the error for a bad one, "open" until then."""
+    """`end` is None for a good end and the error for a bad one, "open" until then; `has_ended` can be waited for."""
 
     def __init__(self) -> None:
         self.metadata: tuple[tuple[bytes, bytes], ...] = ()
         self.sent: list[bytes] = []
         self.end: Any = "open"
+        self.has_ended = asyncio.Event()
         self.is_reading = True
         self.waiting: list[Callable[[], None]] = []
 
@@ -23,6 +25,7 @@ class FakeCall:
     def finish(self, error: Any = None) -> None:
         if self.end == "open":
             self.end = error
+            self.has_ended.set()
 
     def when_writable(self, callback: Callable[[], None]) -> bool:
         if not self.is_reading:

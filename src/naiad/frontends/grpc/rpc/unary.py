@@ -12,7 +12,7 @@ from inspect import isawaitable
 
 from google.protobuf.message import DecodeError
 
-from naiad.errors import InferenceServerError, internal, invalid_argument
+from naiad.errors import Code, InferenceServerError, internal, invalid_argument
 from naiad.frontends.grpc.call import CallTransport
 from naiad.frontends.grpc.fault import logged_fault
 from naiad.proto import Message, message_class
@@ -41,7 +41,7 @@ class UnaryRpc:
         self._method = method
         self._service = service
         self._transport = transport
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Future[Message] | None = None
         self._has_message = False
 
     def on_message(self, message: Buffer) -> None:
@@ -56,7 +56,9 @@ class UnaryRpc:
             raise invalid_argument(f"the message is no {self._method.request}: {error}") from error
         answer = self._method.answer(self._service, request)
         if isawaitable(answer):
-            self._task = asyncio.get_running_loop().create_task(self._wait(answer))
+            # A task of the answer itself: one that is cancelled before its first step leaves no coroutine that never ran.
+            self._task = asyncio.ensure_future(answer)
+            self._task.add_done_callback(self._take)
         else:
             self._reply(answer)
 
@@ -70,9 +72,11 @@ class UnaryRpc:
         if self._task is not None:
             self._task.cancel()
 
-    async def _wait(self, answer: Awaitable[Message]) -> None:
+    def _take(self, task: asyncio.Future[Message]) -> None:
         try:
-            self._reply(await answer)
+            self._reply(task.result())
+        except asyncio.CancelledError:
+            self._transport.finish(InferenceServerError(Code.CANCELLED, f"{self._method.name} was cancelled by the server"))
         except InferenceServerError as error:
             self._transport.finish(error)
         except Exception:
