@@ -46,7 +46,8 @@ OWN_WORDS = {
     # Field, value or kind, and what is allowed: one form for all parameters and settings.
     "region and typed", "region without size", "size without region", "region of a number", "region and classes",
     "classes of 0", "classes of -1", "classes as text", "classes of booleans", "reserved parameter", "unsigned parameter",
-    "parameter without value", "priority negative", "priority as text", "timeout as text", "timeout unsigned", "sequence id unsigned",
+    "parameter without value", "priority negative", "priority as text",
+    "timeout as text", "timeout unsigned", "sequence id unsigned",
     "sequence start as number", "load with a number for config", "load with text for a file", "log settings type",
     "log settings file", "log settings format",
     "stream: bad version", "stream: reserved parameter",
