@@ -48,20 +48,26 @@ def echo(rpc: Recorded, message: bytes) -> None:
 
 
 class GrpcPair:
-    """`rpcs` are the RPCs that were started. Paths: /t.T/Echo answers each message and ends, /t.T/Wait notes only."""
+    """`rpcs` are the RPCs that were started. Paths: /t.T/Echo answers each message and ends, /t.T/Wait notes only; /t.T/Told
+    does, too, and is of those that end at the drain by themselves and whose senders wait for a client with anything unread.
+    """
 
-    def __init__(self, options: GrpcOptions | None = None, **configuration: Any) -> None:
+    def __init__(
+        self, options: GrpcOptions | None = None, settings: dict[ngh2.Setting, int] | None = None, **configuration: Any
+    ) -> None:
         self.loop = FakeLoop()
         self.rpcs: list[Recorded] = []
         methods = [
             RpcMethod(b"/t.T/Echo", "inference", lambda transport: self._start(transport, echo)),
+            RpcMethod(b"/t.T/Many", "inference", lambda transport: self._start(transport, None)),
             RpcMethod(b"/t.T/Wait", "health", lambda transport: self._start(transport, None)),
+            RpcMethod(b"/t.T/Told", "health", lambda transport: self._start(transport, None), 1, ends_at_drain=True),
         ]
         self.site = GrpcSite(methods, options or GrpcOptions(), self.loop)  # type: ignore[arg-type]
         self.connection = GrpcConnection(self.site)
         self.transport = FakeTransport(self.connection)
         self.client = ngh2.Connection(ngh2.Role.CLIENT, ngh2.Configuration(**configuration))
-        self.client.initiate_connection()
+        self.client.initiate_connection(settings)
         self.events: list[Any] = []
         self.pump()
 

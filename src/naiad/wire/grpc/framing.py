@@ -5,6 +5,8 @@ Owns how messages are cut out of a body that comes in pieces of any size, and th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from naiad.errors import Code, InferenceServerError, internal
 from naiad.request.call import Buffer
 
@@ -41,12 +43,17 @@ class MessageReader:
         """Whether the body may end here."""
         return not self._prefix
 
-    def feed(self, data: bytes) -> list[FramedMessage]:
+    def feed(self, data: bytes) -> Sequence[FramedMessage]:
         """Return the messages that `data` completes.
 
         Raises INTERNAL for a flag that isn't 0 or 1 and RESOURCE_EXHAUSTED for a length over the limit, as gRPC does.
         """
         size = len(data)
+        if _TINY <= size < self._missing:
+            # One of many pieces of a large message, as most are.
+            self._pieces.append(data)
+            self._missing -= size
+            return ()
         if not self._prefix and size >= PREFIX_SIZE and size == PREFIX_SIZE + self._length(data):
             whole = data[PREFIX_SIZE:] if size <= _SMALL else memoryview(data)[PREFIX_SIZE:]
             return [FramedMessage(whole, data[0] == 1)]

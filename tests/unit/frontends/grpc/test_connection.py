@@ -12,7 +12,7 @@ from fake_transport import FakeTransport
 from grpc_pair import GrpcPair, framed
 
 from naiad.config.options import RestrictedGroup
-from naiad.errors import InferenceServerError
+from naiad.errors import InferenceServerError, unavailable
 from naiad.frontends.grpc.call import MAX_UNREAD_BYTES
 from naiad.frontends.grpc.connection.connection import GrpcConnection
 from naiad.frontends.grpc.options import GrpcOptions, KeepAlive
@@ -130,6 +130,92 @@ def test_responses_of_inference_are_packed_where_the_flag_says_so_and_the_client
     plain = pair.call(body=framed(b"y" * 5000))
     assert b"grpc-encoding" not in pair.fields(plain)
     assert framed(b"y" * 5000) == pair.body(plain)
+
+
+def unpacked(body: bytes) -> list[bytes]:
+    """Return the messages of a body, each unpacked."""
+    messages = []
+    while body:
+        assert body[0] == 1
+        end = 5 + int.from_bytes(body[1:5], "big")
+        messages.append(gzip.decompress(body[5:end]))
+        body = body[end:]
+    return messages
+
+
+def packing_call() -> tuple[GrpcPair, LaterCodec, int]:
+    pair = GrpcPair(GrpcOptions(response_compression_level=1))
+    codec = pair.site.codec_thread = LaterCodec()  # type: ignore[assignment]
+    call = pair.call(b"/t.T/Many", framed(b"x"), grpc_accept_encoding=b"gzip")
+    return pair, codec, call
+
+
+def test_large_responses_are_packed_elsewhere_and_keep_their_order() -> None:
+    pair, codec, call = packing_call()
+    transport = pair.rpcs[0].transport
+    messages = [b"a" * 50_000, b"small", b"b" * 50_000]
+    reused = bytearray(messages[0])
+    for message in (reused, *messages[1:]):
+        transport.send([message])
+    reused[:] = b"?" * 50_000
+    transport.finish()
+    transport.send([b"after the end"])
+    assert not transport.when_writable(lambda: None)
+    for _ in messages:
+        assert pair.status(call) == -1
+        assert pair.connection.is_answering
+        codec.run()
+        pair.pump()
+    assert (unpacked(pair.body(call)), pair.status(call), codec.work) == (messages, 0, [])
+    assert not pair.connection.is_answering
+
+
+def test_who_waits_to_send_goes_on_when_all_is_packed() -> None:
+    pair, codec, _ = packing_call()
+    transport = pair.rpcs[0].transport
+    transport.send([b"a" * 50_000])
+    told: list[bool] = []
+    assert not transport.when_writable(lambda: told.append(True))
+    codec.run()
+    assert told == [True]
+
+
+def test_a_call_may_end_while_its_response_is_packed() -> None:
+    pair, codec, call = packing_call()
+    pair.rpcs[0].transport.send([b"a" * 50_000])
+    pair.rpcs[0].transport.finish()
+    pair.client.reset_stream(call, 8)
+    pair.pump()
+    codec.run()
+    pair.pump()
+    assert (pair.body(call), pair.connection.streams) == (b"", {})
+
+
+def test_a_deadline_ends_a_call_whose_response_is_still_packed() -> None:
+    pair = GrpcPair(GrpcOptions(response_compression_level=1))
+    codec = pair.site.codec_thread = LaterCodec()  # type: ignore[assignment]
+    call = pair.call(b"/t.T/Many", framed(b"x"), grpc_accept_encoding=b"gzip", grpc_timeout=b"1S")
+    pair.rpcs[0].transport.send([b"a" * 50_000])
+    pair.rpcs[0].transport.finish()
+    pair.loop.advance(1.1)
+    pair.pump()
+    assert pair.status(call) == 4
+    codec.run()
+    pair.pump()
+    assert pair.body(call) == b""
+
+
+def test_a_response_that_nobody_has_time_to_pack_is_an_error() -> None:
+    pair, _, call = packing_call()
+
+    class Full:
+        def submit(self, work, done) -> None:
+            raise unavailable("too much waits")
+
+    pair.site.codec_thread = Full()  # type: ignore[assignment]
+    pair.rpcs[0].transport.send([b"a" * 50_000])
+    pair.pump()
+    assert pair.status(call) == 14
 
 
 def test_a_body_that_is_shorter_than_its_message_is_an_error() -> None:
@@ -340,6 +426,34 @@ def test_a_drained_connection_ends_with_its_last_call() -> None:
     pair.pump()
     assert pair.status(call) == 0
     assert pair.transport.is_closed
+
+
+@pytest.mark.parametrize("path", [b"/t.T/Wait", b"/t.T/Told"])
+def test_a_stop_waits_for_unread_answers_but_not_for_those_that_end_by_themselves(path) -> None:
+    pair = GrpcPair(settings={ngh2.Setting.INITIAL_WINDOW_SIZE: 0})
+    pair.call(path, framed(b"x"))
+    assert pair.connection.is_answering == (path == b"/t.T/Told")
+    pair.rpcs[0].transport.send([b"unread"])
+    pair.pump()
+    assert pair.connection.is_answering
+    pair.rpcs[0].transport.finish()
+    pair.pump()
+    assert pair.connection.is_answering == (path == b"/t.T/Wait")
+
+
+def test_a_sender_that_waits_for_everything_to_be_read_goes_on_when_it_is() -> None:
+    pair = GrpcPair(settings={ngh2.Setting.INITIAL_WINDOW_SIZE: 0})
+    call = pair.call(b"/t.T/Told", framed(b"x"), is_end=False)
+    transport, woken = pair.rpcs[0].transport, []
+    assert transport.when_writable(lambda: woken.append(1))
+    transport.send([b"first"])
+    pair.pump()
+    assert not transport.when_writable(lambda: woken.append(1))
+    assert (pair.body(call), woken) == (b"", [])
+    pair.client.update_settings({ngh2.Setting.INITIAL_WINDOW_SIZE: 1000})
+    pair.pump()
+    assert (pair.body(call), woken) == (framed(b"first"), [1])
+    assert transport.when_writable(lambda: woken.append(2))
 
 
 def test_a_client_that_says_nothing_is_cut_off() -> None:

@@ -33,6 +33,8 @@ class GrpcConnection(asyncio.Protocol):
         self.streams: dict[int, GrpcStream] = {}
         # Those whose senders wait for the client.
         self.waiting: set[GrpcStream] = set()
+        # Those that received something in this turn: their windows are given back together.
+        self.received: list[GrpcStream] = []
         self.is_paused = False
         self.is_draining = False
         self._transport: asyncio.Transport | None = None
@@ -74,6 +76,9 @@ class GrpcConnection(asyncio.Protocol):
             return
         finally:
             self._is_receiving = False
+        for stream in self.received:
+            stream.give_back_received()
+        self.received.clear()
         self.flush()
 
     def eof_received(self) -> bool:
@@ -148,7 +153,7 @@ class GrpcConnection(asyncio.Protocol):
         if transport is None:
             return False
         return transport.get_write_buffer_size() > 0 or any(
-            not stream.has_ended if stream.ends_at_drain else self.engine.queued_bytes(stream_id) > 0
+            not stream.has_ended if stream.ends_at_drain else self.engine.queued_bytes(stream_id) > 0 or stream.is_packing
             for stream_id, stream in self.streams.items()
         )
 

@@ -28,6 +28,7 @@ _MAX_TINY_FRAMES = 65536
 _TINY_FRAME_BYTES = 256
 # What unpacks to a thousand times its size would still be some milliseconds.
 _LARGE_PACKED_BYTES = 4096
+_LARGE_TO_PACK_BYTES = 16384
 # One piece costs less than several, until copying it costs more.
 _JOINED_BYTES = 4096
 # A deadline nearer than this has passed before anything could be done.
@@ -45,6 +46,7 @@ class GrpcStream:
         "_backlog",
         "_connection",
         "_deadline",
+        "_end_to_send",
         "_head",
         "_id",
         "_is_held",
@@ -55,6 +57,7 @@ class GrpcStream:
         "_reader",
         "_rpc",
         "_tiny_frames",
+        "_to_pack",
         "_unconsumed",
         "_waiting",
         "ends_at_drain",
@@ -82,6 +85,9 @@ class GrpcStream:
         self.has_ended = False
         self.is_half_closed = False
         self._packs_responses = False
+        # Large responses are packed elsewhere: those behind one wait here, and so does the end.
+        self._to_pack: deque[bytes] = deque()
+        self._end_to_send: tuple[InferenceServerError | None] | None = None
         self._max_unread_bytes = MAX_UNREAD_BYTES
         self.ends_at_drain = False
 
@@ -111,10 +117,9 @@ class GrpcStream:
     def take(self, data: bytes) -> None:
         """Take a piece of the request's body."""
         size = len(data)
-        if self._is_held or self._is_unpacking:
-            self._unconsumed += size
-        elif size:
-            self._connection.engine.consume(size, self._id)
+        if size and not self._unconsumed:
+            self._connection.received.append(self)
+        self._unconsumed += size
         if self.has_ended:
             return
         if size < _TINY_FRAME_BYTES and not self._count_tiny():
@@ -146,6 +151,7 @@ class GrpcStream:
         """The stream is over, by its end or by a reset, or its connection is."""
         rpc, self._rpc = self._rpc, None
         has_ended, self.has_ended = self.has_ended, True
+        self._to_pack.clear()
         self._cancel_deadline()
         if not has_ended and rpc is not None:
             rpc.on_cancel(None)
@@ -155,14 +161,21 @@ class GrpcStream:
 
     def send(self, message: Sequence[Buffer]) -> None:
         """See `CallTransport.send`."""
-        if self.has_ended:
+        if self.has_ended or self._end_to_send is not None:
             return
+        if not self._packs_responses:
+            self._write(message, is_packed=False)
+        elif self._to_pack or sum(map(len, message)) > _LARGE_TO_PACK_BYTES:
+            self._to_pack.append(b"".join(message))
+            if len(self._to_pack) == 1:
+                self._pack_next()
+        else:
+            self._write([self._connection.site.pack(message)], is_packed=True)
+
+    def _write(self, message: Sequence[Buffer], is_packed: bool) -> None:
         engine, stream_id = self._connection.engine, self._id
         if not self._is_started:
             self._start()
-        is_packed = self._packs_responses
-        if is_packed:
-            message = [self._connection.site.pack(message)]
         size = len(message[0]) if len(message) == 1 else sum(map(len, message))
         if size <= _JOINED_BYTES:
             engine.send_data(stream_id, b"".join((prefix(size, is_packed), *message)))
@@ -174,8 +187,15 @@ class GrpcStream:
 
     def finish(self, error: InferenceServerError | None = None) -> None:
         """See `CallTransport.finish`."""
-        if self.has_ended:
+        if self.has_ended or self._end_to_send is not None:
             return
+        if self._to_pack:
+            self._end_to_send = (error,)
+            self._rpc = None
+        else:
+            self._end(error)
+
+    def _end(self, error: InferenceServerError | None) -> None:
         self.has_ended = True
         self._cancel_deadline()
         self._rpc = None
@@ -193,7 +213,8 @@ class GrpcStream:
         """End the call from the server's side: the RPC is told."""
         rpc = self._rpc
         if not self.has_ended:
-            self.finish(error)
+            self._to_pack.clear()
+            self._end(error)
             if rpc is not None:
                 rpc.on_cancel(error)
 
@@ -208,7 +229,13 @@ class GrpcStream:
     def is_writable(self) -> bool:
         """Return whether little enough waits for the client."""
         connection = self._connection
-        return not connection.is_paused and connection.engine.queued_bytes(self._id) < self._max_unread_bytes
+        is_read = not connection.is_paused and connection.engine.queued_bytes(self._id) < self._max_unread_bytes
+        return is_read and not self._to_pack
+
+    @property
+    def is_packing(self) -> bool:
+        """Whether a response waits to be packed."""
+        return bool(self._to_pack)
 
     def wake_if_writable(self) -> None:
         """Call those who wait for the client, when it keeps up again."""
@@ -220,6 +247,12 @@ class GrpcStream:
         self._is_held = is_held
         if not (is_held or self._is_unpacking):
             self._give_back()
+
+    def give_back_received(self) -> None:
+        """Let the client send as much again as was received, unless it is held back."""
+        if self._unconsumed and not (self._is_held or self._is_unpacking):
+            self._connection.engine.consume(self._unconsumed, self._id)
+            self._unconsumed = 0
 
     def _start(self) -> None:
         self._is_started = True
@@ -247,6 +280,29 @@ class GrpcStream:
             return
         self._connection.site.codec_thread.submit(lambda: self._unpacked(message.data), self._take_unpacked)
         self._is_unpacking = True
+
+    def _pack_next(self) -> None:
+        message = [self._to_pack[0]]
+        try:
+            self._connection.site.codec_thread.submit(lambda: self._connection.site.pack(message), self._take_packed)
+        except InferenceServerError as error:
+            self.fail(error)
+
+    def _take_packed(self, result: bytes | InferenceServerError) -> None:
+        """Send a response that was packed elsewhere, and go on with what came behind it."""
+        if self.has_ended:
+            return
+        if isinstance(result, InferenceServerError):
+            self.fail(result)
+            return
+        self._to_pack.popleft()
+        self._write([result], is_packed=True)
+        if self._to_pack:
+            self._pack_next()
+        elif self._end_to_send is not None:
+            self._end(self._end_to_send[0])
+        else:
+            self.wake_if_writable()
 
     def _unpacked(self, data: Buffer) -> Buffer:
         return decompress(data, self._head.coding, self._connection.site.options.max_message_size)
