@@ -99,7 +99,6 @@ def make_body(head: Head, limits: RequestLimits) -> Body:
 class OpenedHead:
     """A hot request's head, read. `extra` are the header lines of every response, `forwarded` the parameters that its headers
     make. `refusal` is the status and text of a request that is refused by its head although its body is taken, else None.
-    `generation` is `KnownHeads.generation` when it was opened.
     """
 
     route: HotRoute
@@ -108,7 +107,6 @@ class OpenedHead:
     keep_alive: bool
     forwarded: Mapping[str, str]
     refusal: tuple[int, str] | None = None
-    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

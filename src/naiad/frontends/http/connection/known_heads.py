@@ -18,16 +18,14 @@ _LONGEST_KNOWN = 2048
 class KnownHeads:
     """Remembers a bounded number of hot heads; shared by the connections of a site."""
 
-    __slots__ = ("_known", "generation")
+    __slots__ = ("_known",)
 
     def __init__(self) -> None:
         self._known: dict[bytes, OpenedHead] = {}
-        self.generation = 0
 
     def forget(self) -> None:
-        """Forget all heads, and don't learn those that were opened before."""
+        """Forget all heads."""
         self._known.clear()
-        self.generation += 1
 
     def find(self, data: bytes) -> tuple[OpenedHead, int] | None:
         """Return the head that `data` begins with and where its body begins, when `data` is exactly one request."""
@@ -40,8 +38,11 @@ class KnownHeads:
         return opened, end + 4
 
     def learn(self, data: bytes, opened: OpenedHead) -> None:
-        """Remember the head of `data`, which the parser took as exactly one request whose head is `opened`."""
-        if opened.refusal is not None or opened.generation != self.generation:
+        """Remember the head of `data`, which the parser took as exactly one request whose head is `opened`.
+
+        Blank lines between requests are no request: `opened` is then of the one before.
+        """
+        if opened.refusal is not None or not data.startswith(b"POST "):
             return
         end = data.find(_END, 0, _LONGEST_KNOWN)
         if end < 0 or end + 4 + opened.head.content_length != len(data):

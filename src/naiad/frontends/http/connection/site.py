@@ -165,4 +165,4 @@ class HttpSite:
         is_infer = route.kind is HotKind.INFER
         check_size(head, self._hot.limits, not is_infer)
         forwarded = self._forwarder.parameters(request.spelled) if self.forwards_headers and is_infer else _NOTHING
-        return OpenedHead(route, head, request.extra, request.keep_alive, forwarded, generation=self.heads.generation)
+        return OpenedHead(route, head, request.extra, request.keep_alive, forwarded)
