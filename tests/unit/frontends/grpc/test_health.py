@@ -6,8 +6,10 @@ import pytest
 from fake_call import FakeCall
 from fake_loop import FakeLoop
 from fake_service import FakeService
+from grpc_pair import GrpcPair, framed
 
 from naiad.errors import Code, InferenceServerError
+from naiad.frontends.grpc.call import RpcMethod
 from naiad.frontends.grpc.rpc.health import NOT_SERVING, SERVICE_UNKNOWN, SERVING, HealthBoard, WatchRpc
 from naiad.proto import message_class
 
@@ -38,6 +40,13 @@ class Board:
         self.service.serving.update(serving)
         self.service.tell_readiness()
         self.loop.turn()
+
+
+def connected(board: Board, count: int) -> tuple[GrpcPair, list[int]]:
+    """Return a connection with so many calls of Watch, and their streams."""
+    pair = GrpcPair()
+    pair.site._methods[b"/Watch"] = RpcMethod(b"/Watch", "health", board.board.watch, 1, ends_at_drain=True)
+    return pair, [pair.call(b"/Watch", framed(request("").SerializeToString())) for _ in range(count)]
 
 
 def request(name: str):
@@ -161,6 +170,28 @@ def test_a_change_while_others_are_told_reaches_all(board) -> None:
     board.change(ready=True)
     assert {tuple(told(call))[-1] for call in calls} == {SERVING}
     assert {len(call.sent) for call in calls} == {1, 3}
+
+
+def test_no_watcher_is_left_after_a_reset_or_the_loss_of_its_connection(board) -> None:
+    pair, streams = connected(board, 20)
+    assert board.board.watch_count == 20
+    for stream in streams[:5]:
+        pair.client.reset_stream(stream, 8)
+    pair.pump()
+    assert board.board.watch_count == 15
+    board.change(ready=False)
+    pair.pump()
+    assert [len(pair.body(stream)) for stream in streams] == [7] * 5 + [14] * 15
+    pair.connection.connection_lost(None)
+    assert (board.board.watch_count, pair.connection.streams, pair.connection.waiting) == (0, {}, set())
+
+
+def test_a_watchers_deadline_ends_it(board) -> None:
+    pair, _ = connected(board, 0)
+    stream = pair.call(b"/Watch", framed(b""), grpc_timeout=b"5S")
+    pair.loop.advance(6)
+    pair.pump()
+    assert (pair.status(stream), board.board.watch_count) == (4, 0)
 
 
 def test_the_drain_tells_not_serving_and_ends_every_watch(board) -> None:
