@@ -68,17 +68,20 @@ class Bench:
         return sink
 
 
+def new_repository(loop: asyncio.AbstractEventLoop) -> tuple[RepositoryManager, ThreadPool]:
+    clock, pool = LoopClock(loop), ThreadPool(1, loop)
+    workers = SimpleNamespace(loop=loop)
+    loader = Loader(BackendTable(), LoadSettings(True, {}), workers)
+    return RepositoryManager(loader, Runtime(clock, pool, TurnBudget(clock.call_soon), True, workers), 1), pool
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., None]:
     def run_it(work: Callable[[Bench], Awaitable[None]], more: str = "", is_strict: bool = True) -> None:
         async def main() -> None:
             identity(tmp_path, more=more)
             identity(tmp_path, "other")
-            loop = asyncio.get_running_loop()
-            clock, pool = LoopClock(loop), ThreadPool(1, loop)
-            workers = SimpleNamespace(loop=loop)
-            loader = Loader(BackendTable(), LoadSettings(True, {}), workers)
-            repository = RepositoryManager(loader, Runtime(clock, pool, TurnBudget(clock.call_soon), True, workers), 1)
+            repository, pool = new_repository(asyncio.get_running_loop())
             bench = Bench(is_strict, repository)
             found = scan([tmp_path], ())
             repository.announce(found)
@@ -132,6 +135,48 @@ def test_other_models_serve_meanwhile_and_the_model_still_says_what_it_is(run):
         assert lines == {"echo": ("READY", REASON), "other": ("READY", "")}
 
     run(work)
+
+
+def test_who_asked_to_be_told_hears_of_every_change_of_readiness(run):
+    async def work(bench):
+        core, heard = bench.core, []
+        core.on_readiness_change(lambda: heard.append((core.is_ready(), core.is_model_serving("echo"))))
+        changes = [
+            (lambda: bench.model.set_unready(REASON), (False, False)),
+            (lambda: bench.model.set_unready(""), (True, True)),
+            (core.mark_not_ready, (False, False)),
+            (core.begin_drain, (False, False)),
+        ]
+        for change, wanted in changes:
+            heard.clear()
+            change()
+            assert heard == [wanted]
+        await bench.repository.close()
+        assert heard[-1] == (False, False)
+        assert len(heard) > 1
+
+    run(work)
+
+
+def test_loading_is_told_from_the_first_model_to_the_whole_server(tmp_path):
+    identity(tmp_path)
+
+    async def main() -> None:
+        repository, pool = new_repository(asyncio.get_running_loop())
+        core = InferenceServer(Identity("naiad", "1"), repository, SimpleNamespace(), SimpleNamespace(), True)
+        heard: list[object] = []
+        core.on_readiness_change(lambda: heard.append((core.is_ready(), core.is_model_serving("echo"))))
+        found = scan([tmp_path], ())
+        assert core.is_model_serving("echo") is None
+        repository.announce(found)
+        assert core.is_model_serving("echo") is False
+        await repository.load_all(found)
+        core.mark_loaded()
+        assert [heard[0], heard[-1]] == [(False, True), (True, True)]
+        await repository.close()
+        pool.close()
+
+    asyncio.run(main())
 
 
 def test_a_model_is_asked_itself_whether_it_is_ready(run):
