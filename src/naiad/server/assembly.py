@@ -21,6 +21,7 @@ from naiad.execution.process.life.settings import settings_of
 from naiad.execution.threads import ThreadPool
 from naiad.frontends.api_keys import ApiKeys
 from naiad.frontends.grpc.listener import GrpcListener
+from naiad.frontends.grpc.web.app import GrpcWebApp
 from naiad.frontends.http.app import create_app
 from naiad.frontends.http.connection.site import HttpSite
 from naiad.frontends.http.listener import HttpListener
@@ -114,17 +115,21 @@ def _service_listeners(
     api_keys: ApiKeys | None,
 ) -> list[Listener]:
     """Return the listeners of HTTP and gRPC that are wanted; those that share a socket are one."""
-    http = grpc = None
+    http = grpc = web = None
+    if sockets.grpc is not None:
+        web = grpc_site(core, options, loop, api_keys)
+        grpc = GrpcListener(web, None if sockets.is_one else sockets.grpc)
     if sockets.http is not None:
         http_options = _http_options(options, api_keys)
-        site = HttpSite(core, http_options, create_app(core, http_options), loop)
-        http = HttpListener(site, None if sockets.is_one else sockets.http)
-    if sockets.grpc is not None:
-        grpc = GrpcListener(grpc_site(core, options, loop, api_keys), None if sockets.is_one else sockets.grpc)
+        app = create_app(core, http_options)
+        if web is not None and options.grpc_web:
+            app = GrpcWebApp(web, app)
+        http = HttpListener(HttpSite(core, http_options, app, loop), None if sockets.is_one else sockets.http)
     if sockets.http is not None and sockets.is_one and http and grpc:
         silence_s, most = options.http_keep_alive_timeout_secs, options.http_max_connections
         return [OnePortListener(http, grpc, sockets.http, silence_s, most)]
-    return [listener for listener in (http, grpc) if listener is not None]
+    # gRPC stops first: it ends the calls of gRPC-Web, for which HTTP's connections would wait.
+    return [listener for listener in (grpc, http) if listener is not None]
 
 
 def _metrics_source(model: Model) -> ModelMetricsSource:

@@ -9,6 +9,7 @@ from http_models import write_everything
 from raw_http import infer, post
 
 ORIGIN = "Origin: https://app.example"
+EXPOSED = "Inference-Header-Content-Length, grpc-status, grpc-message, grpc-encoding, grpc-accept-encoding"
 ALLOWED = "https://app.example"
 KEY = "api-key: s3cret"
 WAYS = {
@@ -71,7 +72,7 @@ def test_every_response_to_an_allowed_origin_carries_the_headers(allowing, conne
     status, headers, _ = connect(allowing).send(with_lines(request, ORIGIN, KEY)).response()
     assert status == expected
     assert headers["access-control-allow-origin"] == ALLOWED
-    assert headers["access-control-expose-headers"] == "Inference-Header-Content-Length"
+    assert headers["access-control-expose-headers"] == EXPOSED
     assert headers["vary"] == "Origin"
     assert "access-control-allow-credentials" not in headers
 

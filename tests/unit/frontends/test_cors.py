@@ -6,6 +6,7 @@ import pytest
 
 from naiad.frontends.http.cors import CorsPolicy
 
+EXPOSED = "Inference-Header-Content-Length, grpc-status, grpc-message, grpc-encoding, grpc-accept-encoding"
 APP = "https://app.example"
 POLICY = CorsPolicy((APP, "http://localhost:3000"))
 ANY = CorsPolicy(("*",))
@@ -36,7 +37,7 @@ def test_an_allowed_origin_is_named_and_may_read_the_length_header():
         assert fields(POLICY.headers_for([(b"host", b"h"), (b"origin", origin.encode())])) == {
             "Access-Control-Allow-Origin": origin,
             "Vary": "Origin",
-            "Access-Control-Expose-Headers": "Inference-Header-Content-Length",
+            "Access-Control-Expose-Headers": EXPOSED,
         }
 
 

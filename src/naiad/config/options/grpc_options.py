@@ -80,6 +80,16 @@ class GrpcServerOptions:
             is_ours=True,
         )
     )
+    grpc_web: bool = option(
+        Flag(
+            "grpc-web",
+            _GRPC,
+            Bool(),
+            True,
+            "Answer the RPCs to web pages too, as gRPC-Web on the HTTP port. Pages of other origins need --http-cors-origin.",
+            is_ours=True,
+        )
+    )
     grpc_max_message_size: int = option(
         Flag(
             "grpc-max-message-size",

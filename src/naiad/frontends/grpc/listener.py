@@ -1,6 +1,6 @@
 """A listening socket and its gRPC connections: serve, drain, stop.
 
-Owns the order of their end.
+Owns the order of their end, and ends the calls of gRPC-Web, whose connections are HTTP's.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class GrpcListener:
             for stream in list(connection.streams.values()):
                 stream.fail(error)
             connection.flush()
+        for call in list(self._site.web_calls):
+            call.fail(error)
 
     async def stop(self, timeout_s: float) -> None:
         """Close the socket and end the connections; those that don't end are cut off after `timeout_s` seconds."""
@@ -62,6 +64,7 @@ class GrpcListener:
             self._server.close()
         if self._bound is not None:
             self._bound.close()
+        self._site.has_stopped = True
         self.fail_requests(unavailable(SHUTTING_DOWN))
         for connection in list(self._site.connections):
             connection.end()

@@ -20,6 +20,7 @@ from naiad.wire.grpc.head import CallHead, read_head
 
 if TYPE_CHECKING:
     from naiad.frontends.grpc.connection.connection import GrpcConnection
+    from naiad.frontends.grpc.web.call import WebCall
 
 _MOST_HEADS = 1024
 _LONGEST_HEAD_BYTES = 2048
@@ -33,6 +34,9 @@ class GrpcSite:
         self.options = options
         self.loop = loop
         self.connections: set[GrpcConnection] = set()
+        # Those that came over the HTTP listener; they are refused once this one has stopped.
+        self.web_calls: set[WebCall] = set()
+        self.has_stopped = False
         self.codec_thread = CodecThread(loop, "naiad-grpc-codec")
         self._methods = {method.path: method for method in methods}
         self._heads: dict[tuple[tuple[bytes, bytes], ...], CallHead] = {}

@@ -12,7 +12,11 @@ from collections.abc import Iterable, Sequence
 Headers = Sequence[tuple[bytes, bytes]]
 
 _ANY = "*"
-_EXPOSE = b"Access-Control-Expose-Headers: Inference-Header-Content-Length\r\n"
+# The latter are those of gRPC-Web.
+_EXPOSE = (
+    b"Access-Control-Expose-Headers: Inference-Header-Content-Length, grpc-status, grpc-message, grpc-encoding, "
+    b"grpc-accept-encoding\r\n"
+)
 # Another answer for each origin: caches must not give one origin's to another. Stated without Origin too, for that reason.
 _VARY = b"Vary: Origin\r\n"
 _PREFLIGHT = b"Access-Control-Allow-Methods: GET, HEAD, POST\r\nAccess-Control-Max-Age: 600\r\n"

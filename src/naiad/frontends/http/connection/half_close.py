@@ -12,11 +12,24 @@ import asyncio
 import socket
 from collections.abc import Callable
 
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from naiad.frontends.http.connection import reply
+
 PROBE_SECONDS = 0.15
 LOOK_SECONDS = 0.05
 NEXT_PROBE_SECONDS = 5.0
 
 _TCP_CLOSE = 7
+
+
+def probe_of_app(cycle: RequestResponseCycle) -> bytes:
+    """Return what the client of a response of the app would skip at this moment: within chunks, a zero that leads the next
+    one's size.
+    """
+    if not cycle.response_started:
+        return reply.CONTINUE
+    return b"0" if cycle.chunked_encoding else b""
 
 
 class HalfCloseWatch:

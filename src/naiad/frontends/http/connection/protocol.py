@@ -19,7 +19,7 @@ from naiad.errors import InferenceServerError
 from naiad.frontends.http.connection import reply
 from naiad.frontends.http.connection.body import Body, DirectReceiver
 from naiad.frontends.http.connection.exchange import Exchange, Preflight, Refusal
-from naiad.frontends.http.connection.half_close import HalfCloseWatch
+from naiad.frontends.http.connection.half_close import HalfCloseWatch, probe_of_app
 from naiad.frontends.http.connection.hot import HotExchange, OpenedHead
 from naiad.frontends.http.connection.site import HttpSite, RequestHead
 from naiad.frontends.http.connection.timeouts import MessageClock
@@ -349,7 +349,7 @@ class HttpConnection(HttpToolsProtocol):
         active = self._active
         if isinstance(active, Exchange):
             return active.probe()
-        return b"" if active is None or active.response_started else reply.CONTINUE
+        return b"" if active is None else probe_of_app(active)
 
     def _admit(self, item: Exchange | RequestResponseCycle) -> None:
         """Queue a request for its turn."""
