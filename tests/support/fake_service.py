@@ -89,7 +89,7 @@ class FakeService:
         self.asked.append((name, version))
         return [{"name": name or "echo", "version": version or "1", "inference_count": 0}]
 
-    def repository_index(self, is_ready_only: bool) -> list[IndexEntry]:
+    async def repository_index(self, is_ready_only: bool) -> list[IndexEntry]:
         self._fail()
         self.index_filters.append(is_ready_only)
         return self.index

@@ -35,7 +35,7 @@ class ModelFiles:
     """The model's folder."""
     shared: dict[str, Any] = field(default_factory=dict, compare=False)
     """What the copies of one model version share: a backend may keep here what one copy made for the next. They are loaded one
-    after the other with the same `ModelFiles`, so it needs no lock, and it goes when loading ends.
+    after the other with the same `ModelFiles`, so it needs no lock, and it goes with the version.
     """
 
 

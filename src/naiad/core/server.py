@@ -16,6 +16,7 @@ from naiad.core.classification import ClassifyingSink
 from naiad.core.client_memory import ClientMemory, uses_regions
 from naiad.core.validate import CallValidator
 from naiad.errors import DecoupledModelError, InferenceServerError, invalid_argument, unavailable
+from naiad.repository.control.control import ModelControl
 from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model
 from naiad.request.call import InferCall
@@ -31,10 +32,11 @@ from naiad.request.service import (
     TensorMetadata,
 )
 
-# In Triton's order. Only what is built: unload_dependents, sequence, and trace join when they are.
+# In Triton's order. Only what is built: sequence and trace join when they are.
 EXTENSIONS = (
     "classification",
     "model_repository",
+    "model_repository(unload_dependents)",
     "schedule_policy",
     "model_configuration",
     "system_shared_memory",
@@ -84,12 +86,14 @@ class InferenceServer:
         self,
         identity: Identity,
         repository: RepositoryManager,
+        control: ModelControl,
         logs: LogControl,
         client_memory: ClientMemory,
         is_strict_readiness: bool,
     ) -> None:
         self._identity = identity
         self._repository = repository
+        self._control = control
         self._logs = logs
         self._client_memory = client_memory
         self._is_strict_readiness = is_strict_readiness
@@ -155,10 +159,14 @@ class InferenceServer:
 
     async def is_model_ready(self, name: str, version: str) -> bool:
         """See `InferenceService.is_model_ready`."""
-        model = self._repository.find(name, version)
-        if model.unready_reason:
-            raise unavailable(f"model '{name}' version {model.plan.version} is not ready: {model.unready_reason}")
-        return not self._is_draining and await model.check_ready()
+        while True:
+            model = self._repository.find(name, version)
+            if model.unready_reason:
+                raise unavailable(f"model '{name}' version {model.plan.version} is not ready: {model.unready_reason}")
+            is_ready = await model.check_ready()
+            if is_ready or self._is_draining or self._repository.find(name, version) is model:
+                return is_ready and not self._is_draining
+            # Another copy has taken its place meanwhile, and is the one that is asked about.
 
     def is_model_serving(self, name: str) -> bool | None:
         """See `InferenceService.is_model_serving`."""
@@ -207,17 +215,17 @@ class InferenceServer:
                 raise invalid_argument(f"requested model version is not available for model '{name}'")
         return [model.statistics.to_json(model.plan.name, str(model.plan.version)) for model in models]
 
-    def repository_index(self, is_ready_only: bool) -> list[IndexEntry]:
+    async def repository_index(self, is_ready_only: bool) -> list[IndexEntry]:
         """See `InferenceService.repository_index`."""
-        return self._repository.index(is_ready_only)
+        return await self._control.index(is_ready_only)
 
     async def load_model(self, name: str, parameters: Mapping[str, Any]) -> None:
         """See `InferenceService.load_model`."""
-        raise unavailable("explicit model load / unload is not allowed if polling is enabled")
+        await self._control.load(name, parameters)
 
     async def unload_model(self, name: str, is_unload_dependents: bool) -> None:
-        """See `InferenceService.unload_model`."""
-        raise unavailable("explicit model load / unload is not allowed if polling is enabled")
+        """See `InferenceService.unload_model`. Nothing depends on another model as long as there are no ensembles."""
+        await self._control.unload(name)
 
     def log_settings(self) -> dict[str, Any]:
         """See `InferenceService.log_settings`."""
@@ -268,6 +276,7 @@ class InferenceServer:
     def begin_drain(self) -> None:
         """Refuse new inferences from now on; what was accepted is answered."""
         self._is_draining = True
+        self._control.stop()
         self._tell_readiness()
 
     def release_regions(self) -> None:
@@ -276,7 +285,7 @@ class InferenceServer:
 
     def on_idle(self, callback: Callable[[], None]) -> None:
         """Call `callback` once when no model has a request that is queued, runs or is still to be answered."""
-        models = list(self._repository.models())
+        models = self._repository.all_models()
         left = len(models)
 
         def one_is_idle() -> None:

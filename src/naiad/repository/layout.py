@@ -6,17 +6,30 @@ Owns finding models and their versions. Reads folder names only, never a model o
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from naiad.errors import invalid_argument, not_found
+from naiad.errors import internal, invalid_argument, not_found
+from naiad.repository.tree import TreeState
 
 CONFIG_FILE = "config.pbtxt"
+DUPLICATE = "model appears in two or more repositories"
 _NO_VERSIONS = frozenset({"warmup", "initial_state", "configs"})
 
 _log = logging.getLogger("naiad.repository")
+
+
+class UploadFolder(Protocol):
+    """The temporary folder with the files of one load request. Loop thread only."""
+
+    def hold(self) -> None:
+        """Keep it until as many calls of `let_go`; whoever made it holds it once."""
+
+    def let_go(self) -> None:
+        """Be done with it: after the last one it is removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +38,8 @@ class ModelSource:
 
     `config_file` is None when there is none. `versions` are the version folders by number, ascending; of a single model file
     there is version 1 in the file's own folder, and `file_name` is its name there ("" elsewhere). `config` is the ModelConfig
-    of a model that isn't on disk, to be read only, None of others.
+    in place of a file's, to be read only, None where the file counts. `state` is what its files looked like, None where that
+    isn't known; `upload` the folder that a client's files were written to.
     """
 
     name: str
@@ -34,6 +48,8 @@ class ModelSource:
     versions: dict[int, Path]
     file_name: str = ""
     config: Any = None
+    state: TreeState | None = None
+    upload: UploadFolder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +67,76 @@ class ScanResult:
         return ScanResult({**self.sources, **sources}, self.duplicates)
 
 
-def scan(paths: Iterable[Path], single_file_suffixes: Sequence[str]) -> ScanResult:
+def scan(paths: Iterable[Path], single_file_suffixes: Sequence[str], *, is_quiet: bool = False) -> ScanResult:
     """Return every model below `paths`: each is a repository, a model's folder or a model's file.
 
     Raises NOT_FOUND for a path that isn't there, INVALID_ARGUMENT for a file that is no model (`single_file_suffixes` are
-    known).
+    known). Folders that look like mistyped versions are named in the log unless `is_quiet`.
     """
     found: dict[str, list[ModelSource]] = {}
-    for path in dict.fromkeys(path.resolve() for path in paths):
-        for source in _sources_at(path, single_file_suffixes):
-            found.setdefault(source.name, []).append(source)
+    for place in _places(paths, single_file_suffixes):
+        source = _source(place, single_file_suffixes, is_quiet)
+        found.setdefault(source.name, []).append(source)
     return ScanResult(
         {name: sources[0] for name, sources in found.items() if len(sources) == 1},
         {name: tuple(source.directory for source in sources) for name, sources in found.items() if len(sources) > 1},
     )
 
 
-def _sources_at(path: Path, suffixes: Sequence[str]) -> list[ModelSource]:
-    if not path.exists():
-        raise not_found(f"model repository '{path}' does not exist")
-    if path.is_file():
-        if path.suffix not in suffixes:
+def find(paths: Iterable[Path], single_file_suffixes: Sequence[str], name: str) -> ModelSource:
+    """Return the model `name` below `paths` as it is now.
+
+    Raises INTERNAL with the protocol's text when it isn't there, INVALID_ARGUMENT when it is in more than one place, and what
+    `scan` raises.
+    """
+    looked_at = tuple(paths)
+    places = [
+        place for path in _resolved(looked_at, single_file_suffixes) for place in _named(path, name, single_file_suffixes)
+    ]
+    if not places:
+        where = ", ".join(map(str, looked_at)) or "no repository"
+        raise internal(f"failed to load '{name}', failed to poll from model repository: there is no such model in {where}")
+    if len(places) > 1:
+        raise invalid_argument(f"load failed for model '{name}': {DUPLICATE}: {', '.join(map(str, places))}")
+    return _source(places[0], single_file_suffixes)
+
+
+def names(paths: Iterable[Path], single_file_suffixes: Sequence[str]) -> Counter[str]:
+    """Return the names of the models below `paths` and in how many places each is. Raises what `scan` raises."""
+    return Counter(_name(place, single_file_suffixes) for place in _places(paths, single_file_suffixes))
+
+
+def _places(paths: Iterable[Path], suffixes: Sequence[str]) -> list[Path]:
+    """Return the folders and files that are models."""
+    places: list[Path] = []
+    for path in _resolved(paths, suffixes):
+        places += [path] if path.is_file() or _is_model_folder(path) else _folders(path)
+    return places
+
+
+def _named(path: Path, name: str, suffixes: Sequence[str]) -> list[Path]:
+    """Return the model `name` at or below `path`, without a look at all the others of a repository."""
+    if path.is_file() or _is_model_folder(path):
+        return [path] if _name(path, suffixes) == name else []
+    folder = path / name
+    return [folder] if folder.is_dir() and not name.startswith(".") else []
+
+
+def _resolved(paths: Iterable[Path], suffixes: Sequence[str]) -> list[Path]:
+    """Return each path once. Raises for one that isn't there or is no model file."""
+    resolved = list(dict.fromkeys(path.resolve() for path in paths))
+    for path in resolved:
+        if not path.exists():
+            raise not_found(f"model repository '{path}' does not exist")
+        if path.is_file() and path.suffix not in suffixes:
             raise invalid_argument(
                 f"'{path}' is not a model file that Naiad knows by its name; known endings: {', '.join(suffixes)}"
             )
-        return [ModelSource(path.stem, path.parent, None, {1: path.parent}, path.name)]
-    if _is_model_folder(path):
-        return [_source(path)]
-    return [_source(folder) for folder in _folders(path)]
+    return resolved
+
+
+def _name(place: Path, suffixes: Sequence[str]) -> str:
+    return place.stem if place.suffix in suffixes and place.is_file() else place.name
 
 
 def _folders(path: Path) -> list[Path]:
@@ -99,9 +157,12 @@ def _is_model_folder(path: Path) -> bool:
     return not any((folder / CONFIG_FILE).is_file() or _versions(folder, is_quiet=True) for folder in folders)
 
 
-def _source(directory: Path) -> ModelSource:
-    config_file = directory / CONFIG_FILE
-    return ModelSource(directory.name, directory, config_file if config_file.is_file() else None, _versions(directory))
+def _source(place: Path, suffixes: Sequence[str], is_quiet: bool = False) -> ModelSource:
+    name = _name(place, suffixes)
+    if name != place.name:
+        return ModelSource(name, place.parent, None, {1: place.parent}, place.name)
+    config_file = place / CONFIG_FILE
+    return ModelSource(name, place, config_file if config_file.is_file() else None, _versions(place, is_quiet))
 
 
 def _versions(directory: Path, is_quiet: bool = False) -> dict[int, Path]:

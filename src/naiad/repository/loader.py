@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -16,14 +16,14 @@ from naiad.backends.base import Backend, BackendInstance, ModelFiles, WorkerBack
 from naiad.backends.table import AnyBackend, BackendTable
 from naiad.config import autocomplete, backend_name, compile, json_form, pbtxt, validate
 from naiad.config.defaults import normalise
-from naiad.config.plan import ModelPlan
+from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.execution.process.life.death import WorkerIdentity
 from naiad.execution.process.limits import limits_of
 from naiad.proto import message_class
 from naiad.repository import versions
 from naiad.repository.layout import ModelSource
-from naiad.repository.model import LoadedVersion, LoadedWorkers
+from naiad.repository.model import Copies, LoadedVersion, LoadedWorkers
 from naiad.repository.workers import Spare, WorkerLoader
 
 DEFAULT_MAX_BATCH_SIZE_SETTING = "default-max-batch-size"
@@ -108,33 +108,56 @@ class Loader:
         if version == prepared.versions[-1]:
             began -= prepared.seconds
         source = prepared.source
-        directory = source.versions[version]
-        plan = compile.compile_plan(prepared.config, version=version, directory=source.directory, version_directory=directory)
-        files = _files(prepared.config, source, directory, prepared.settings)
-        if is_isolated(prepared.backend):
-            workers = self._load_workers(prepared, cast("type[WorkerBackend]", prepared.backend), plan, files)
-            return LoadedVersion(plan, prepared.backend, workers, time.monotonic() - began)
-        instances = _load_instances(cast("type[Backend]", prepared.backend), plan, files)
-        return LoadedVersion(plan, prepared.backend, instances, time.monotonic() - began)
+        plan = self.plan(prepared, version)
+        files = _files(prepared.config, source, source.versions[version], prepared.settings)
+        copies = self._load_copies(prepared, plan, plan.instances, files)
+        return LoadedVersion(plan, prepared.backend, copies, files, time.monotonic() - began)
 
-    def close(self, loaded: LoadedVersion) -> None:
+    def plan(self, prepared: PreparedModel, version: int) -> ModelPlan:
+        """Return the plan of one version."""
+        source = prepared.source
+        return compile.compile_plan(
+            prepared.config, version=version, directory=source.directory, version_directory=source.versions[version]
+        )
+
+    def load_more(self, prepared: PreparedModel, plan: ModelPlan, added: Sequence[InstancePlan], files: ModelFiles) -> Copies:
+        """Load further instances of a version that is loaded already, with its `files`. Raises as `load` does."""
+        return self._load_copies(prepared, plan, added, files)
+
+    def close(self, copies: Copies) -> None:
         """Give back what was loaded and isn't put to work."""
-        if isinstance(loaded.instances, LoadedWorkers):
-            self._workers.close(loaded.instances.started)
+        if isinstance(copies, LoadedWorkers):
+            self._workers.close(copies.started)
         else:
-            for instance in loaded.instances:
+            for instance in copies:
                 instance.close()
 
+    def release(self, prepared: PreparedModel) -> None:
+        """End what the preparation has started and no version has taken."""
+        self._discard(prepared.spare)
+
+    def stop(self) -> None:
+        """Cut short what starts in worker processes, since the server ends. Loop thread only."""
+        self._workers.stop()
+
+    def _load_copies(
+        self, prepared: PreparedModel, plan: ModelPlan, instances: Sequence[InstancePlan], files: ModelFiles
+    ) -> Copies:
+        if is_isolated(prepared.backend):
+            return self._load_workers(prepared, plan, instances, files)
+        return _load_instances(cast("type[Backend]", prepared.backend), plan, instances, files)
+
     def _load_workers(
-        self, prepared: PreparedModel, backend: type[WorkerBackend], plan: ModelPlan, files: ModelFiles
+        self, prepared: PreparedModel, plan: ModelPlan, instances: Sequence[InstancePlan], files: ModelFiles
     ) -> LoadedWorkers:
+        backend = cast("type[WorkerBackend]", prepared.backend)
         limits = limits_of(plan.parameters, plan.name)
         if prepared.spare and prepared.spare[0].version == plan.version:
             spare = prepared.spare.pop()
             program, worker = spare.program, spare.worker
         else:
             program, worker = backend.program(files), None
-        return LoadedWorkers(program, limits, self._workers.start(program, plan, worker))
+        return LoadedWorkers(program, limits, self._workers.start(program, plan, instances, worker))
 
     def _discard(self, spare: list[Spare]) -> None:
         while spare:
@@ -198,16 +221,18 @@ def is_isolated(backend: AnyBackend) -> bool:
     return bool(getattr(backend, "is_isolated", False))
 
 
-def _load_instances(backend: type[Backend], plan: ModelPlan, files: ModelFiles) -> list[BackendInstance]:
-    instances: list[BackendInstance] = []
+def _load_instances(
+    backend: type[Backend], plan: ModelPlan, instances: Sequence[InstancePlan], files: ModelFiles
+) -> list[BackendInstance]:
+    copies: list[BackendInstance] = []
     try:
-        for instance in plan.instances:
-            instances.append(backend.load(plan, instance, files))  # noqa: PERF401 — a failure closes the others
+        for instance in instances:
+            copies.append(backend.load(plan, instance, files))  # noqa: PERF401 — a failure closes the others
     except Exception as error:
-        for loaded in instances:
-            loaded.close()
+        for copy in copies:
+            copy.close()
         raise _load_error(error, plan) from error
-    return instances
+    return copies
 
 
 def _files(config: Any, source: ModelSource, version_directory: Path, settings: Mapping[str, str]) -> ModelFiles:

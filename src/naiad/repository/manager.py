@@ -1,71 +1,62 @@
-"""The models of a server and the state of each version: loading, lookup, index.
+"""Loading, reloading and unloading of models, one change of a model at a time.
 
-Owns the states. All of it lives on the event loop thread; only the loader's blocking work runs on loading threads.
+Owns the order of these changes and the states that they lead to. Event loop thread only; what blocks runs on threads. What may
+be loaded, and when, is `control`'s.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from enum import Enum
+from functools import partial
+from typing import Any, TypeVar
 
-from naiad.errors import InferenceServerError, internal, not_found, unavailable
-from naiad.repository.layout import ModelSource, ScanResult
+from naiad.config.plan import ModelPlan
+from naiad.errors import InferenceServerError, invalid_argument, unavailable
+from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult
+from naiad.repository.load_threads import LoadThreads
 from naiad.repository.loader import Loader, PreparedModel
-from naiad.repository.model import LoadedVersion, Model, Runtime
-from naiad.request.service import IndexEntry
+from naiad.repository.model import Copies, Model, Runtime
+from naiad.repository.resize import differs_in_counts_only
+from naiad.repository.states import UNLOADED, Entry, ModelTable, Origin, State, Version
+
+T = TypeVar("T")
+
+_CLOSING_THREADS = 4
 
 _log = logging.getLogger("naiad.repository")
 
 
-class State(Enum):
-    """The state of a model version, as the repository index names it."""
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """Who may change a model: `lock` is held by one, `count` is how many have it or wait for it."""
 
-    LOADING = "LOADING"
-    READY = "READY"
-    UNLOADING = "UNLOADING"
-    UNAVAILABLE = "UNAVAILABLE"
-
-
-@dataclass(slots=True)
-class _Version:
-    state: State
-    reason: str = ""
-    model: Model | None = None
-
-    @property
-    def can_serve(self) -> bool:
-        """Whether an inference would be taken."""
-        return self.state is State.READY and self.model is not None and not self.model.unready_reason
-
-    @property
-    def why(self) -> str:
-        """The reason of the state, or why a loaded model can't serve for a time."""
-        return self.model.unready_reason if self.model is not None else self.reason
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    count: int = 0
 
 
-@dataclass(slots=True)
-class _Entry:
-    """One model name. Until its config is read it has no versions, only a state of its own."""
-
-    state: State = State.LOADING
-    reason: str = ""
-    versions: dict[int, _Version] = field(default_factory=dict)
-
-
-class RepositoryManager:
+class RepositoryManager(ModelTable):
     """See the module. `on_change` is called after each change of what can be looked up; `on_ready` with each new model,
     `on_gone` with each that no longer serves.
+
+    A loaded model goes on serving until another copy of it can take its place: nothing is refused in between.
     """
 
-    def __init__(self, loader: Loader, runtime: Runtime, load_thread_count: int) -> None:
+    def __init__(self, loader: Loader, runtime: Runtime, load_thread_count: int, retry_count: int = 0) -> None:
+        super().__init__()
         self._loader = loader
         self._runtime = runtime
-        self._threads = ThreadPoolExecutor(load_thread_count, thread_name_prefix="naiad-load")
-        self._entries: dict[str, _Entry] = {}
+        self._retry_count = retry_count
+        self._loop = runtime.workers.loop
+        self._loading = LoadThreads(load_thread_count, self._loop)
+        self._closing = LoadThreads(_CLOSING_THREADS, self._loop)
+        self._leaving: set[Model] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turns: dict[str, _Turn] = {}
+        self._is_closed = False
         self.on_change: Callable[[], None] = lambda: None
         self.on_ready: Callable[[Model], None] = lambda _model: None
         self.on_gone: Callable[[Model], None] = lambda _model: None
@@ -73,168 +64,327 @@ class RepositoryManager:
     def announce(self, found: ScanResult) -> None:
         """Make the models of a scan known before they are loaded, so that a look-up says LOADING and not unknown."""
         for name in found.sources:
-            self._entries[name] = _Entry()
+            self._entries[name] = Entry()
         for name, places in found.duplicates.items():
             where = ", ".join(map(str, places))
             _log.error("model '%s' is not unique across all model repositories, it is in %s", name, where)
-            self._entries[name] = _Entry(State.UNAVAILABLE, "model appears in two or more repositories")
+            self.mark_failed(name, DUPLICATE)
+
+    def mark_failed(self, name: str, reason: str) -> None:
+        """Make a model known that can't be loaded."""
+        self._entries[name] = Entry(State.UNAVAILABLE, reason)
 
     async def load_all(self, found: ScanResult) -> None:
         """Load every announced model; a failure is kept in the model's state and the log."""
-        await asyncio.gather(*(self._load(source) for source in found.sources.values()))
+        loads = (self.load(name, partial(_given, source)) for name, source in found.sources.items())
+        for outcome in await asyncio.gather(*loads, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, InferenceServerError):
+                raise outcome
 
-    def failures(self) -> list[tuple[str, str]]:
-        """Return name and reason of every model of which something isn't ready and isn't on its way."""
-        failed = []
-        for name, entry in self._entries.items():
-            reasons = [version.reason for version in entry.versions.values() if version.state is State.UNAVAILABLE]
-            if entry.state is State.UNAVAILABLE:
-                reasons.append(entry.reason)
-            failed += [(name, reason) for reason in reasons]
-        return failed
+    async def load(self, name: str, find: Callable[[], ModelSource]) -> None:
+        """Load a model, or load it anew beside what serves and put it in its place; return when it is ready.
 
-    def is_ready(self) -> bool:
-        """Return whether every version of every known model is READY and can serve."""
-        return all(
-            entry.state is State.READY and all(version.can_serve for version in entry.versions.values())
-            for entry in self._entries.values()
-        )
-
-    def is_serving(self, name: str) -> bool | None:
-        """Return whether the greatest version that is loaded can serve; None for a model that isn't known."""
-        entry = self._entries.get(name)
-        if entry is None:
-            return None
-        ready = [number for number, version in entry.versions.items() if version.state is State.READY]
-        return bool(ready) and entry.versions[max(ready)].can_serve
-
-    def models(self) -> Iterator[Model]:
-        """Yield every ready model version, by name and number."""
-        for _, entry in sorted(self._entries.items()):
-            for _, version in sorted(entry.versions.items()):
-                if version.model is not None and version.state is State.READY:
-                    yield version.model
-
-    def find(self, name: str, version: str) -> Model:
-        """Return the model version for an inference; "" is the greatest ready one.
-
-        Raises like `look_up`, and UNAVAILABLE for one that can't serve for a time.
+        `find` blocks and is called on a thread when it is this load's turn; a source equal to what serves changes nothing.
+        Raises INVALID_ARGUMENT with the reason when it can't be loaded, what serves goes on then; and what `find` raises.
         """
-        model = self.look_up(name, version)
-        if model.refusal:
-            raise unavailable(f"model '{name}' version {model.plan.version} is not ready: {model.refusal}")
-        return model
+        async with self._turn(name):
+            source = await self._loading.run(f"reading model '{name}'", find)
+            try:
+                await self._load(self._entries.setdefault(name, Entry()), source)
+            finally:
+                if source.upload is not None:
+                    source.upload.let_go()
 
-    def look_up(self, name: str, version: str) -> Model:
-        """Return the loaded model version, also when it can't serve for a time; "" is the greatest that is loaded.
+    async def unload(self, name: str) -> None:
+        """Let a model take no more requests; return then. What is in flight ends before it is given back.
 
-        Raises NOT_FOUND for what isn't known and UNAVAILABLE for what is known but not loaded (yet).
+        Does nothing for a model that isn't known.
         """
-        entry = self._entries.get(name)
-        if entry is None:
-            raise not_found(f"Request for unknown model: '{name}' is not found")
-        if version:
-            return _explicit(name, entry, int(version))
-        ready = [number for number, known in entry.versions.items() if known.state is State.READY]
-        if ready:
-            model = entry.versions[max(ready)].model
-            assert model is not None
-            return model
-        states = {known.state for known in entry.versions.values()} | {entry.state}
-        if State.LOADING in states:
-            raise unavailable(f"Request for model '{name}' that is still loading, try again later")
-        raise not_found(f"Request for unknown model: '{name}' has no available versions")
-
-    def ready_versions(self, name: str) -> tuple[str, ...]:
-        """Return the ready versions of a known model, ascending."""
-        return tuple(
-            str(number) for number, version in sorted(self._entries[name].versions.items()) if version.state is State.READY
-        )
-
-    def index(self, is_ready_only: bool) -> list[IndexEntry]:
-        """Return a line for each known version; of a model whose versions aren't known, one line without a version.
-
-        A version that can't serve for a time stays READY, since it is loaded, and has the reason.
-        """
-        lines = []
-        for name, entry in sorted(self._entries.items()):
+        async with self._turn(name):
+            entry = self._entries.get(name)
+            if entry is None:
+                return
+            entry.origin, entry.state, entry.reason = None, State.READY, ""
+            for number, version in entry.versions.items():
+                if version.state is State.READY:
+                    self._retire(entry, number)
+                elif version.state is State.UNAVAILABLE:
+                    version.reason = UNLOADED
             if not entry.versions:
-                lines.append(IndexEntry(name, "", entry.state.value, entry.reason))
-            lines += [
-                IndexEntry(name, str(number), version.state.value, version.why)
-                for number, version in sorted(entry.versions.items())
-            ]
-        return [line for line in lines if line.state == State.READY.value or not is_ready_only]
+                del self._entries[name]
+            self.on_change()
+
+    def all_models(self) -> list[Model]:
+        """Return every model version that is loaded, those included that end what they have."""
+        return [*self.models(), *self._leaving]
+
+    def stop_loading(self) -> None:
+        """Cut loads short, since the server ends: what starts in a worker process fails, what is loaded is given back."""
+        self._is_closed = True
+        self._loader.stop()
 
     async def close(self) -> None:
         """Drain every model and give it back."""
-        await asyncio.gather(*(self._unload(model) for model in list(self.models())))
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.stop_loading()
+        for entry in self._entries.values():
+            for number in entry.ready():
+                self._retire(entry, number)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def kill(self) -> None:
         """End every worker process at once, in place of `close`."""
-        await asyncio.gather(*(model.kill() for model in self.models()))
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.stop_loading()
+        await asyncio.gather(*(model.kill() for model in self.all_models()))
 
-    async def _unload(self, model: Model) -> None:
-        await model.drain()
-        entry = self._entries[model.plan.name].versions[model.plan.version]
-        entry.state, entry.reason, entry.model = State.UNAVAILABLE, "unloaded", None
-        self.on_change()
-        self.on_gone(model)
-        await asyncio.get_running_loop().run_in_executor(self._threads, model.close)
-        _log.info("successfully unloaded '%s' version %d", model.plan.name, model.plan.version)
-
-    async def _load(self, source: ModelSource) -> None:
-        entry = self._entries[source.name]
-        loop = asyncio.get_running_loop()
+    @asynccontextmanager
+    async def _turn(self, name: str) -> AsyncIterator[None]:
+        """Wait for the turn to change a model; turns come in order."""
+        turn = self._turns.setdefault(name, _Turn())
+        turn.count += 1
         try:
-            prepared = await loop.run_in_executor(self._threads, self._loader.prepare, source)
-        except Exception as error:
-            entry.state, entry.reason = State.UNAVAILABLE, _reason(error)
-            _log.error("failed to load '%s': %s", source.name, entry.reason)
+            async with turn.lock:
+                if self._is_closed:
+                    raise unavailable("the server is shutting down")
+                yield
+        finally:
+            turn.count -= 1
+            if not turn.count:
+                del self._turns[name]
+
+    async def _load(self, entry: Entry, source: ModelSource) -> None:
+        if _is_loaded_already(entry, source):
+            entry.forget_failures()
             self.on_change()
+            _log.info("model '%s' is loaded already, and nothing of it has changed", source.name)
             return
-        entry.versions = {version: _Version(State.LOADING) for version in prepared.versions}
-        await asyncio.gather(*(self._load_version(entry, prepared, version) for version in prepared.versions))
-        entry.state = State.READY
-        self.on_change()
-
-    async def _load_version(self, entry: _Entry, prepared: PreparedModel, number: int) -> None:
-        name, version = prepared.source.name, entry.versions[number]
-        _log.info("loading: %s:%d", name, number)
-        loop = asyncio.get_running_loop()
+        ready = entry.ready()
+        if not ready:
+            entry.state, entry.reason, entry.versions = State.LOADING, "", {}
         try:
-            loaded = await loop.run_in_executor(self._threads, self._loader.load, prepared, number)
-            version.model = await self._put_to_work(loaded)
+            prepared = await self._attempt(f"preparing model '{source.name}'", partial(self._loader.prepare, source))
         except Exception as error:
-            version.state, version.reason = State.UNAVAILABLE, _reason(error)
-            _log.error("failed to load '%s' version %d: %s", name, number, version.reason)
-            return
-        version.state = State.READY
-        version.model.on_readiness = self.on_change
-        self.on_change()
-        self.on_ready(version.model)
-        _log.info("successfully loaded '%s'", name)
-
-    async def _put_to_work(self, loaded: LoadedVersion) -> Model:
-        """Make the model of what was loaded; when that fails, what was loaded is given back."""
+            raise self._failed_to_prepare(entry, source.name, _reason(error)) from error
         try:
-            return Model(loaded, self._runtime)
+            if not (ready and await self._is_resized(entry, prepared)):
+                await self._load_versions(entry, prepared, is_reload=bool(ready))
+        finally:
+            if prepared.spare:
+                await self._loading.run(f"ending what prepared '{source.name}'", partial(self._loader.release, prepared))
+
+    def _failed_to_prepare(self, entry: Entry, name: str, reason: str) -> InferenceServerError:
+        _log.error("failed to load '%s': %s", name, reason)
+        if entry.ready():
+            entry.note_failed_reload(reason)
+        else:
+            entry.state, entry.reason = State.UNAVAILABLE, reason
+        self.on_change()
+        return invalid_argument(f"load failed for model '{name}': {reason}")
+
+    async def _load_versions(self, entry: Entry, prepared: PreparedModel, *, is_reload: bool) -> None:
+        """Load the versions of a model. Those of a reload take the place of what serves together, once all are loaded; without
+        anything that serves, each serves as soon as it can.
+        """
+        for number in prepared.versions:
+            entry.versions.setdefault(number, Version(State.LOADING))
+        outcomes = await asyncio.gather(
+            *(self._load_version(entry, prepared, number, is_reload) for number in prepared.versions)
+        )
+        made = {outcome.plan.version: outcome for outcome in outcomes if isinstance(outcome, Model)}
+        reasons = {number: outcome for number, outcome in zip(prepared.versions, outcomes) if not isinstance(outcome, Model)}
+        if is_reload and reasons:
+            self._abandon(entry, made, reasons)
+        elif is_reload:
+            self._replace(entry, made)
+        entry.state = State.READY
+        if not reasons:
+            entry.origin = Origin(prepared.source, prepared.config)
+        self.on_change()
+        if reasons:
+            texts = [f"version {number} is at UNAVAILABLE state: {reason};\n" for number, reason in reasons.items()]
+            raise invalid_argument(f"load failed for model '{prepared.source.name}': {''.join(texts)}")
+
+    async def _load_version(self, entry: Entry, prepared: PreparedModel, number: int, is_reload: bool) -> Model | str:
+        """Return the model, or why there is none; without anything that serves, its state says so at once."""
+        try:
+            model = await self._made(prepared, number)
+        except Exception as error:
+            reason = _reason(error)
+            _log.error("failed to load '%s' version %d: %s", prepared.source.name, number, reason)
+            if not is_reload:
+                entry.versions[number].state, entry.versions[number].reason = State.UNAVAILABLE, reason
+            return reason
+        if not is_reload:
+            self._serve(entry, number, model)
+        return model
+
+    async def _made(self, prepared: PreparedModel, number: int) -> Model:
+        """Load one version and make it ready to serve; when that fails, nothing of it is left."""
+        name = prepared.source.name
+        _log.info("loading: %s:%d", name, number)
+        what = f"loading model '{name}' version {number}"
+        loaded = await self._attempt(what, partial(self._loader.load, prepared, number))
+        try:
+            if self._is_closed:
+                raise unavailable("the server is shutting down")
+            model = Model(loaded, self._runtime)
         except Exception:
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._loader.close, loaded)
+            await self._close_copies(name, loaded.instances)
             raise
+        if prepared.source.upload is not None:
+            prepared.source.upload.hold()
+            model.upload = prepared.source.upload
+        return model
+
+    async def _close_copies(self, name: str, copies: Copies) -> None:
+        await self._closing.run(f"closing what was loaded of '{name}'", partial(self._loader.close, copies))
+
+    async def _attempt(self, what: str, work: Callable[[], T]) -> T:
+        """Run blocking work on a loading thread, again after a failure as often as the operator wants."""
+        left = self._retry_count
+        while True:
+            try:
+                return await self._loading.run(what, work)
+            except Exception as error:
+                if self._is_closed or not left:
+                    raise
+                _log.warning("%s failed, it is tried again (--model-load-retry-count): %s", what, _reason(error))
+            left -= 1
+
+    def _serve(self, entry: Entry, number: int, model: Model) -> None:
+        """Let requests go to `model` from now on."""
+        version = entry.versions.setdefault(number, Version(State.LOADING))
+        version.state, version.reason, version.model = State.READY, "", model
+        model.on_readiness = self.on_change
+        self.on_change()
+        self.on_ready(model)
+        _log.info("successfully loaded '%s'", model.plan.name)
+
+    def _replace(self, entry: Entry, made: dict[int, Model]) -> None:
+        """Put the models of a reload in the place of those that serve, which end what they have."""
+        for number, model in made.items():
+            old = entry.versions[number].model
+            self._serve(entry, number, model)
+            if old is not None:
+                self._leave(old, None)
+        for number in entry.ready():
+            if number not in made:
+                self._retire(entry, number)
+        entry.forget_failures()
+
+    def _abandon(self, entry: Entry, made: dict[int, Model], reasons: dict[int, str]) -> None:
+        """Go on with what serves, since not all versions of a reload could be loaded, and say why."""
+        for model in made.values():
+            self._leave(model, None, has_served=False)
+        why = "; ".join(f"version {number}: {reason}" for number, reason in reasons.items())
+        for number in (*made, *reasons):
+            version = entry.versions[number]
+            if version.state is not State.READY:
+                text = reasons.get(number, f"loaded, and given back since the reload failed: {why}")
+                version.state, version.reason = State.UNAVAILABLE, text
+        entry.note_failed_reload(why)
+
+    def _retire(self, entry: Entry, number: int) -> None:
+        """Let a version take no more requests; it is UNLOADING until what it has has ended."""
+        version = entry.versions[number]
+        model, version.model = version.model, None
+        version.state, version.reason = State.UNLOADING, ""
+        self.on_change()
+        if model is not None:
+            self._leave(model, version)
+
+    def _leave(self, model: Model, version: Version | None, *, has_served: bool = True) -> None:
+        """Let `model` end what it has, then give it back; `version` is unloaded then."""
+        self._leaving.add(model)
+        model.on_readiness = _no_one
+        self._begin(self._end(model, version, has_served))
+
+    async def _end(self, model: Model, version: Version | None, has_served: bool) -> None:
+        name, number = model.plan.name, model.plan.version
+        await model.drain()
+        if has_served:
+            self.on_gone(model)
+        try:
+            await model.close(partial(self._closing.run, f"closing model '{name}' version {number}"))
+        except Exception:
+            _log.exception("closing model '%s' version %d failed", name, number)
+        self._leaving.discard(model)
+        if model.upload is not None:
+            model.upload.let_go()
+        if version is not None and version.state is State.UNLOADING:
+            version.state, version.reason = State.UNAVAILABLE, UNLOADED
+            self._drop_uploaded(name, model)
+            self.on_change()
+            _log.info("successfully unloaded '%s' version %d", name, number)
+
+    def _drop_uploaded(self, name: str, model: Model) -> None:
+        """Forget a model whose only files were a client's, which are gone."""
+        entry = self._entries.get(name)
+        if entry is None or model.upload is None or name in self._turns:
+            return
+        if entry.origin is None and all(version.reason == UNLOADED for version in entry.versions.values()):
+            del self._entries[name]
+
+    async def _is_resized(self, entry: Entry, prepared: PreparedModel) -> bool:
+        """Change the number of instances of what serves, if nothing else differs; return whether that was so.
+
+        Raises INVALID_ARGUMENT when further ones can't be loaded; nothing has changed then.
+        """
+        numbers = entry.ready()
+        models = [model for number in numbers if (model := entry.versions[number].model) is not None]
+        is_possible = entry.origin is not None and differs_in_counts_only(entry.origin, prepared)
+        if not is_possible or tuple(numbers) != prepared.versions or any(model.down for model in models):
+            return False
+        plans = {number: self._loader.plan(prepared, number) for number in numbers}
+        copies: dict[Model, Copies] = {}
+        try:
+            for model in models:
+                copies[model] = await self._more_copies(prepared, model, plans[model.plan.version])
+        except Exception as error:
+            for loaded in copies.values():
+                await self._close_copies(prepared.source.name, loaded)
+            raise self._failed_to_prepare(entry, prepared.source.name, _reason(error)) from error
+        for model, further in copies.items():
+            for leave in model.resize(plans[model.plan.version], further):
+                self._begin(leave(partial(self._closing.run, f"closing an instance of '{model.plan.name}'")))
+        entry.origin = Origin(prepared.source, prepared.config)
+        entry.forget_failures()
+        self.on_change()
+        _log.info("model '%s' goes on with another number of instances", prepared.source.name)
+        return True
+
+    async def _more_copies(self, prepared: PreparedModel, model: Model, plan: ModelPlan) -> Copies:
+        added = model.added_instances(plan)
+        if not added:
+            return []
+        what = f"loading more instances of '{plan.name}'"
+        return await self._attempt(what, partial(self._loader.load_more, prepared, plan, added, model.files))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
-def _explicit(name: str, entry: _Entry, number: int) -> Model:
-    version = entry.versions.get(number)
-    if version is None and entry.state is not State.LOADING:
-        raise not_found(f"Request for unknown model: '{name}' version {number} is not found")
-    if version is None or version.state is not State.READY:
-        raise unavailable(f"Request for unknown model: '{name}' version {number} is not at ready state")
-    if version.model is None:
-        raise internal(f"model '{name}' version {number} is ready but has no model")
-    return version.model
+def _given(source: ModelSource) -> ModelSource:
+    return source
+
+
+def _is_loaded_already(entry: Entry, source: ModelSource) -> bool:
+    """Return whether all that `source` asks for serves, by what its files look like; unknown looks are a change."""
+    origin = entry.origin
+    if origin is None or source.state is None or not entry.is_in_order:
+        return False
+    old = origin.source
+    return (
+        (source.state, source.directory, source.file_name) == (old.state, old.directory, old.file_name)
+        and source.config == old.config
+        and source.upload is old.upload
+    )
+
+
+def _no_one() -> None:
+    """Nobody has to be told."""
 
 
 def _reason(error: Exception) -> str:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
-from naiad.backends.base import Backend, BackendInstance, WorkerProgram
+from naiad.backends.base import Backend, BackendInstance, ModelFiles, WorkerProgram
 from naiad.backends.table import AnyBackend
 from naiad.clock import Clock
-from naiad.config.plan import ModelPlan
+from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.errors import invalid_argument, unavailable
 from naiad.execution.output_checks import OutputChecker
 from naiad.execution.placement import Placement, PlacementMode, TurnBudget
@@ -28,9 +28,13 @@ from naiad.execution.tensors import BatchTensors
 from naiad.execution.thread import ExecutionContext, ThreadInstance
 from naiad.execution.threads import ThreadPool
 from naiad.observability.statistics import ModelStatistics
+from naiad.repository.layout import UploadFolder
 from naiad.request.batch import Instance, Scheduler
 from naiad.schedulers.direct.scheduler import DirectScheduler
 from naiad.schedulers.dynamic.scheduler import DynamicScheduler
+
+Run = Callable[[Callable[[], None]], Awaitable[None]]
+"""Runs a function that blocks on a thread."""
 
 PLACEMENT_PARAMETER = "naiad_placement"
 
@@ -55,18 +59,26 @@ class LoadedWorkers:
     started: list[StartedWorker]
 
 
+Copies = Sequence[BackendInstance] | LoadedWorkers
+"""Loaded copies of a model version, in the order of the instances that they are for."""
+
+_Instance = ThreadInstance | ProcessInstance
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedVersion:
     """What loading a version gives, before it is put to work: made on a thread. `load_seconds` is how long it took."""
 
     plan: ModelPlan
     backend: AnyBackend
-    instances: Sequence[BackendInstance] | LoadedWorkers
+    instances: Copies
+    files: ModelFiles
     load_seconds: float
 
 
 class Model:
-    """One model version that is loaded. Loop thread only, but for `close`.
+    """One model version that is loaded. Loop thread only. `files` is what further instances are loaded with, `upload` the
+    folder that it keeps.
 
     `unready_reason` is why it can't serve for a time, "" when it can; `refusal` is the same when that will last, so that
     requests are refused and don't wait. `on_readiness` is called when one changes. `down` are the instances without a worker,
@@ -75,10 +87,12 @@ class Model:
 
     __slots__ = (
         "_active",
+        "_context",
         "_idle_callbacks",
         "_instances",
-        "_loop",
+        "_leaving",
         "down",
+        "files",
         "load_seconds",
         "on_readiness",
         "placement",
@@ -89,6 +103,7 @@ class Model:
         "scheduler",
         "statistics",
         "unready_reason",
+        "upload",
     )
 
     def __init__(self, loaded: LoadedVersion, runtime: Runtime) -> None:
@@ -98,7 +113,7 @@ class Model:
         self.statistics = ModelStatistics()
         self.unready_reason = ""
         self.refusal = ""
-        self.on_readiness: Callable[[], None] = lambda: None
+        self.on_readiness: Callable[[], None] = _no_one
         self._idle_callbacks: list[Callable[[], None]] = []
         is_isolated = isinstance(loaded.instances, LoadedWorkers)
         mode = PlacementMode.THREAD if is_isolated else _placement_mode(plan, cast("type[Backend]", loaded.backend), runtime)
@@ -106,22 +121,18 @@ class Model:
         self.restart_counts: Counter[str] = Counter()
         self.poison_count = 0
         self.down: dict[Instance, str] = {}
-        self._loop = runtime.workers.loop
+        self.files = loaded.files
+        self.upload: UploadFolder | None = None
         self.scheduler: Scheduler = (
             DynamicScheduler([], runtime.clock, plan.dynamic_batching)
             if plan.dynamic_batching is not None
             else DirectScheduler([], runtime.clock)
         )
-        self._instances = self._made_instances(loaded, runtime)
-        self._active = [instance for instance, made in zip(self._instances, plan.instances) if not made.is_passive]
-        for instance in self._instances:
-            instance.on_open_zero = self._on_open_zero
-        for instance in self._active:
-            self.scheduler.add(instance)
-        if isinstance(loaded.instances, LoadedWorkers):
-            for process_instance, started in zip(self._instances, loaded.instances.started):
-                assert isinstance(process_instance, ProcessInstance)
-                process_instance.adopt(started)
+        self._context = self._made_context(loaded, runtime)
+        self._instances: list[_Instance] = []
+        self._active: list[_Instance] = []
+        self._leaving: list[_Instance] = []
+        self._put_to_work(plan.instances, loaded.instances)
 
     def worker_memory(self) -> Iterator[tuple[str, int]]:
         """Yield the name and the memory in bytes of every instance that lives in a worker process."""
@@ -148,11 +159,92 @@ class Model:
             self.scheduler.add(instance)
         self.set_unready("")
 
-    def _made_instances(self, loaded: LoadedVersion, runtime: Runtime) -> Sequence[ThreadInstance | ProcessInstance]:
+    def resize(self, plan: ModelPlan, copies: Copies) -> Sequence[Callable[[Run], Coroutine[Any, Any, None]]]:
+        """Go on with the instances of `plan`, which differs from the own plan in nothing else; `copies` are for those that are
+        new (`added_instances`), in their order.
+
+        Return a coroutine function for each instance that is no longer in it: it waits until nothing runs there, and closes it.
+        """
+        added = self.added_instances(plan)
+        wanted = {made.name for made in plan.instances}
+        removed = [instance for instance in self._instances if instance.name not in wanted]
+        self.plan = plan
+        self._context = replace(self._context, plan=plan)
+        leaving = [self._begin_leave(instance) for instance in removed]
+        self._put_to_work(added, copies)
+        self._check_down()
+        return leaving
+
+    def added_instances(self, plan: ModelPlan) -> list[InstancePlan]:
+        """Return the instances of `plan` that aren't there yet."""
+        there = {instance.name for instance in self._instances}
+        return [made for made in plan.instances if made.name not in there]
+
+    def _put_to_work(self, plans: Sequence[InstancePlan], copies: Copies) -> None:
+        instances = self._made_instances(plans, copies)
+        self._instances += instances
+        self._active += [instance for instance, made in zip(instances, plans) if not made.is_passive]
+        is_sole = len(self._active) == 1 and self.plan.dynamic_batching is None
+        for instance in self._instances:
+            if isinstance(instance, ProcessInstance):
+                instance.is_sole = is_sole
+        for instance in instances:
+            instance.on_open_zero = self._on_open_zero
+            if instance in self._active:
+                self.scheduler.add(instance)
+        if isinstance(copies, LoadedWorkers):
+            for process_instance, started in zip(instances, copies.started):
+                assert isinstance(process_instance, ProcessInstance)
+                process_instance.adopt(started)
+
+    def _begin_leave(self, instance: _Instance) -> Callable[[Run], Coroutine[Any, Any, None]]:
+        """Give an instance no more batches; see `resize` for what is returned."""
+        self._instances.remove(instance)
+        self._leaving.append(instance)
+        if instance in self._active:
+            self._active.remove(instance)
+        self.down.pop(instance, None)
+        is_free, is_empty = asyncio.Event(), asyncio.Event()
+
+        def on_open_zero() -> None:
+            is_empty.set()
+            self._on_open_zero()
+
+        instance.on_open_zero = on_open_zero
+        self.scheduler.remove(instance, is_free.set)
+
+        async def leave(run: Run) -> None:
+            await is_free.wait()
+            while instance.open_count:
+                is_empty.clear()
+                await is_empty.wait()
+            # The whole model may have been closed meanwhile.
+            if instance in self._leaving:
+                self._leaving.remove(instance)
+                await _close([instance], run)
+
+        return leave
+
+    def _check_down(self) -> None:
+        """An instance that has left may have been the last one that could serve, a new one the first."""
+        reasons = [self.down.get(instance, "") for instance in self._active]
+        self.set_unready("" if "" in reasons else (reasons or [""])[0], is_lasting=bool(self.refusal))
+
+    def _made_context(self, loaded: LoadedVersion, runtime: Runtime) -> ExecutionContext | ProcessContext:
         plan = loaded.plan
         if isinstance(loaded.instances, LoadedWorkers):
-            return self._process_instances(loaded.instances, runtime)
-        context = ExecutionContext(
+            workers = loaded.instances
+            return ProcessContext(
+                plan,
+                workers.program,
+                workers.limits,
+                runtime.workers,
+                self.statistics,
+                BatchEncoder(plan),
+                ResponseDecoder(plan, OutputChecker(plan)),
+                self,
+            )
+        return ExecutionContext(
             plan,
             BatchTensors(plan, may_omit_outputs=getattr(loaded.backend, "may_omit_outputs", False)),
             self.statistics,
@@ -160,21 +252,13 @@ class Model:
             runtime.pool,
             runtime.budget,
         )
-        return [ThreadInstance(made.name, backend, context) for made, backend in zip(plan.instances, loaded.instances)]
 
-    def _process_instances(self, workers: LoadedWorkers, runtime: Runtime) -> list[ProcessInstance]:
-        plan = self.plan
-        context = ProcessContext(
-            plan,
-            workers.program,
-            workers.limits,
-            runtime.workers,
-            self.statistics,
-            BatchEncoder(plan),
-            ResponseDecoder(plan, OutputChecker(plan)),
-            self,
-        )
-        return [ProcessInstance(made, context) for made in plan.instances]
+    def _made_instances(self, plans: Sequence[InstancePlan], copies: Copies) -> list[_Instance]:
+        context = self._context
+        if isinstance(context, ProcessContext):
+            return [ProcessInstance(made, context) for made in plans]
+        assert not isinstance(copies, LoadedWorkers)
+        return [ThreadInstance(made.name, backend, context) for made, backend in zip(plans, copies)]
 
     async def drain(self) -> None:
         """Take no more requests and wait until those that are queued or running have ended."""
@@ -219,20 +303,45 @@ class Model:
             self.on_idle(callback)
 
     def _open_count(self) -> int:
-        return sum([instance.open_count for instance in self._instances])
+        return sum([instance.open_count for instance in (*self._instances, *self._leaving)])
 
     async def kill(self) -> None:
         """End every worker at once, whatever it runs; what runs in a thread can't be stopped."""
-        workers = [instance for instance in self._instances if isinstance(instance, ProcessInstance)]
+        instances = (*self._instances, *self._leaving)
+        workers = [instance for instance in instances if isinstance(instance, ProcessInstance)]
         await asyncio.gather(*(worker.close(is_hurried=True) for worker in workers))
 
-    def close(self) -> None:
-        """Give the loaded copies back; blocking, after `drain`."""
-        for instance in self._instances:
-            if isinstance(instance, ThreadInstance):
-                instance.close()
-            else:
-                asyncio.run_coroutine_threadsafe(instance.close(), self._loop).result()
+    async def close(self, run: Run) -> None:
+        """Give the loaded copies back, after `drain`; `run` runs what blocks on a thread."""
+        instances = [*self._instances, *self._leaving]
+        self._leaving.clear()
+        await _close(instances, run)
+        # Without these circles the memory goes at once.
+        for instance in instances:
+            self.scheduler.remove(instance)
+            instance.on_open_zero = _no_one
+        self._instances.clear()
+        self._active.clear()
+        self.down.clear()
+        self.on_readiness = _no_one
+        self.files.shared.clear()
+
+
+async def _close(instances: Sequence[_Instance], run: Run) -> None:
+    workers = [instance for instance in instances if isinstance(instance, ProcessInstance)]
+    copies = [instance for instance in instances if isinstance(instance, ThreadInstance)]
+
+    def close_copies() -> None:
+        for copy in copies:
+            copy.close()
+
+    await asyncio.gather(*(worker.close() for worker in workers))
+    if copies:
+        await run(close_copies)
+
+
+def _no_one() -> None:
+    """Nobody has to be told."""
 
 
 def _placement_mode(plan: ModelPlan, backend: type[Backend], runtime: Runtime) -> PlacementMode:

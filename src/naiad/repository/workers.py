@@ -6,17 +6,21 @@ Owns the hand-over between the two, and that the worker which completed a config
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+import concurrent.futures
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from naiad.backends.base import WorkerProgram
 from naiad.config.plan import InstancePlan, ModelPlan
+from naiad.errors import unavailable
 from naiad.execution.process.context import WorkerHost
 from naiad.execution.process.life.death import WorkerIdentity
 from naiad.execution.process.life.start import ImportedWorker, StartedWorker, complete_config, end, import_model, initialize
 
 T = TypeVar("T")
+
+_STOPPED = "the server is shutting down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,14 @@ class WorkerLoader:
 
     def __init__(self, host: WorkerHost) -> None:
         self._host = host
+        self._starting: set[concurrent.futures.Future[Any]] = set()
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End the workers that are starting, whose loading fails with that; no other starts. Loop thread only."""
+        self._is_stopped = True
+        for future in list(self._starting):
+            future.cancel()
 
     def complete(
         self, program: WorkerProgram, config: Mapping[str, Any], identity: WorkerIdentity
@@ -46,10 +58,12 @@ class WorkerLoader:
             worker = await import_model(self._host, self._host.settings, program, identity)
             return await complete_config(worker, config, identity.model), worker
 
-        return self._run(run())
+        return self._start(run())
 
-    def start(self, program: WorkerProgram, plan: ModelPlan, spare: ImportedWorker | None) -> list[StartedWorker]:
-        """Start a worker for each instance, all at once; `spare` has imported the model already and becomes the first.
+    def start(
+        self, program: WorkerProgram, plan: ModelPlan, instances: Sequence[InstancePlan], spare: ImportedWorker | None
+    ) -> list[StartedWorker]:
+        """Start a worker for each of `instances`, all at once; `spare` has imported the model already and becomes the first.
 
         Raises the InferenceServerError of the first that fails; none is left then.
         """
@@ -61,17 +75,29 @@ class WorkerLoader:
             return await initialize(imported, plan, instance)
 
         async def run() -> list[StartedWorker]:
-            spares = [spare] + [None] * (len(plan.instances) - 1)
-            starts = [start_one(instance, imported) for instance, imported in zip(plan.instances, spares)]
-            outcomes = await asyncio.gather(*starts, return_exceptions=True)
-            errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-            started = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
-            if errors:
-                await asyncio.gather(*(end(worker, self._host.settings.stop_timeout_s) for worker in started))
-                raise errors[0]
-            return started
+            spares = [spare] + [None] * (len(instances) - 1)
+            starts = [start_one(instance, imported) for instance, imported in zip(instances, spares)]
+            return await self._all_or_none([self._host.loop.create_task(start) for start in starts])
 
-        return self._run(run())
+        if self._is_stopped and spare is not None:
+            self.discard(spare)
+        return self._start(run())
+
+    async def _all_or_none(self, starts: Sequence[asyncio.Task[StartedWorker]]) -> list[StartedWorker]:
+        """Return what all tasks return; when one fails, or this is cancelled, nothing of the others is left."""
+        try:
+            await asyncio.wait(starts)
+        except asyncio.CancelledError:
+            for start in starts:
+                start.cancel()
+            await asyncio.wait(starts)
+        outcomes = await asyncio.gather(*starts, return_exceptions=True)
+        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        started = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+        if errors:
+            await asyncio.gather(*(end(worker, self._host.settings.stop_timeout_s) for worker in started))
+            raise errors[0]
+        return started
 
     def discard(self, worker: ImportedWorker) -> None:
         """End a worker that isn't needed."""
@@ -84,6 +110,20 @@ class WorkerLoader:
             await asyncio.gather(*(end(worker, self._host.settings.stop_timeout_s) for worker in workers))
 
         self._run(run())
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> T:
+        """As `_run`, for what `stop` cuts short. Raises UNAVAILABLE then."""
+        if self._is_stopped:
+            work.close()
+            raise unavailable(_STOPPED)
+        future = asyncio.run_coroutine_threadsafe(work, self._host.loop)
+        self._starting.add(future)
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise unavailable(_STOPPED) from None
+        finally:
+            self._starting.discard(future)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._host.loop).result()

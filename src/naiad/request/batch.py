@@ -77,9 +77,10 @@ class Scheduler(Protocol):
     def add(self, instance: Instance) -> None:
         """Let `instance` take batches from now on, at once when it is free. It may be new or removed before."""
 
-    def remove(self, instance: Instance) -> None:
+    def remove(self, instance: Instance, on_free: Callable[[], None] | None = None) -> None:
         """Give `instance` no more batches until it is added again. One that runs still calls its `on_done`, without which
-        its requests count as running.
+        its requests count as running; `on_free` is called once it has, at once when it doesn't run, and not at all when it is
+        added again before.
         """
 
     def fail_queued(self, error: InferenceServerError) -> None:

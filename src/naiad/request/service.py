@@ -131,14 +131,20 @@ class InferenceService(Protocol):
     def statistics(self, name: str, version: str) -> list[dict[str, Any]]:
         """Return the statistics in their JSON form, of every ready version of every model when `name` is ""."""
 
-    def repository_index(self, is_ready_only: bool) -> list[IndexEntry]:
-        """Return every known model version and its state."""
+    async def repository_index(self, is_ready_only: bool) -> list[IndexEntry]:
+        """Return every known model version and its state, and the names of what else is in the repositories."""
 
     async def load_model(self, name: str, parameters: Mapping[str, Any]) -> None:
-        """Load or reload a model; returns when it is ready. UNAVAILABLE where the control mode forbids it."""
+        """Load or reload a model; returns when it is ready, and goes on when the caller is cancelled.
+
+        `parameters` are `config`, a ModelConfig as JSON text in place of the file's, and the model's files by names
+        `file:<version>/<name>`. Raises UNAVAILABLE where the control mode forbids it, INVALID_ARGUMENT with the reason when it
+        can't be loaded (a copy that serves goes on), INTERNAL when it isn't in the repositories, UNIMPLEMENTED for files where
+        the operator doesn't allow them.
+        """
 
     async def unload_model(self, name: str, is_unload_dependents: bool) -> None:
-        """Begin to unload a model."""
+        """Begin to unload a model; does nothing for one that isn't known. UNAVAILABLE where the control mode forbids it."""
 
     def log_settings(self) -> dict[str, Any]:
         """Return the log settings as the logging extension names them."""

@@ -30,6 +30,8 @@ from naiad.frontends.metrics.app import create_app as create_metrics_app
 from naiad.frontends.one_port import OnePortListener
 from naiad.observability.custom_metrics import CustomMetrics
 from naiad.observability.metrics import MetricsRegistry, ModelMetricsSource
+from naiad.repository.control.control import ControlSettings, ModelControl
+from naiad.repository.control.places import Places
 from naiad.repository.layout import ScanResult
 from naiad.repository.loader import Loader, LoadSettings
 from naiad.repository.manager import RepositoryManager
@@ -59,8 +61,8 @@ class Server:
     core: InferenceServer
     repository: RepositoryManager
     listeners: tuple[Listener, ...]
+    control: ModelControl
     pool: ThreadPool
-    found: ScanResult
     api_keys: ApiKeys | None
 
 
@@ -104,7 +106,23 @@ def assemble(
     if sockets.metrics is not None:
         site = HttpSite(core, HttpOptions(), create_metrics_app(registry, api_keys), loop, has_hot_routes=False)
         listeners.append(HttpListener(site, sockets.metrics))
-    return Server(core, repository, tuple(listeners), pool, models.found, api_keys)
+    return Server(core, repository, tuple(listeners), control, pool, api_keys)
+
+
+def _model_control(
+    repository: RepositoryManager, options: ServerOptions, found: ScanResult, loop: asyncio.AbstractEventLoop
+) -> ModelControl:
+    given = {name: source for name, source in found.sources.items() if source.config is not None}
+    control = ModelControl(
+        repository,
+        Places(options.model_repository, SINGLE_FILE_SUFFIXES, given),
+        ControlSettings(
+            options.model_control_mode, options.load_model, options.repository_poll_secs, options.allow_model_upload
+        ),
+        loop,
+    )
+    control.announce(found)
+    return control
 
 
 def _service_listeners(

@@ -31,7 +31,7 @@ class Lifecycle:
 
     async def load(self) -> None:
         """Load every model; what failed is in `repository.failures()`."""
-        await self._server.repository.load_all(self._server.found)
+        await self._server.control.start()
 
     async def drain(self) -> bool:
         """Let go of what runs, in order: readiness, new requests, requests in flight.
@@ -51,6 +51,7 @@ class Lifecycle:
     async def close(self) -> None:
         """Close connections and models, after `drain`."""
         await self.close_listeners()
+        await self._server.control.close()
         await self._server.repository.close()
         self._server.core.release_regions()
         self._server.pool.close()
@@ -61,6 +62,7 @@ class Lifecycle:
         for listener in self._server.listeners:
             listener.fail_requests(error)
         await self.close_listeners()
+        self._server.control.stop()
         await self._server.repository.kill()
         self._server.pool.close()
 

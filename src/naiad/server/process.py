@@ -58,7 +58,8 @@ def _models(options: ServerOptions) -> ModelsToServe:
     """Find what is to be served. Raises InferenceServerError when that is nothing, or no name of its own."""
     found = scan(options.model_repository, assembly.SINGLE_FILE_SUFFIXES)
     functions = function_sources(options.functions, Path.cwd())
-    if not (found.sources or found.duplicates or functions):
+    is_fixed = options.model_control_mode == "none"
+    if is_fixed and not (found.sources or found.duplicates or functions):
         places = ", ".join(map(str, options.model_repository))
         raise invalid_argument(f"nothing to load: there is no model in {places}")
     return ModelsToServe(

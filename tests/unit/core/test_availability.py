@@ -19,6 +19,8 @@ from naiad.core.server import Identity, InferenceServer
 from naiad.errors import Code, InferenceServerError
 from naiad.execution.placement import TurnBudget
 from naiad.execution.threads import ThreadPool
+from naiad.repository.control.control import ControlSettings, ModelControl
+from naiad.repository.control.places import Places
 from naiad.repository.layout import scan
 from naiad.repository.loader import Loader, LoadSettings
 from naiad.repository.manager import RepositoryManager
@@ -48,12 +50,18 @@ class Sink:
         return True
 
 
+def control_of(repository: RepositoryManager) -> ModelControl:
+    return ModelControl(repository, Places((), ()), ControlSettings(), asyncio.get_running_loop())
+
+
 class Bench:
     """A core over a repository of identity models `echo` and `other`, without sockets."""
 
     def __init__(self, is_strict: bool, repository: RepositoryManager) -> None:
         self.repository = repository
-        self.core = InferenceServer(Identity("naiad", "1"), repository, SimpleNamespace(), SimpleNamespace(), is_strict)
+        self.core = InferenceServer(
+            Identity("naiad", "1"), repository, control_of(repository), SimpleNamespace(), SimpleNamespace(), is_strict
+        )
         self.core.mark_loaded()
 
     @property
@@ -70,7 +78,7 @@ class Bench:
 
 def new_repository(loop: asyncio.AbstractEventLoop) -> tuple[RepositoryManager, ThreadPool]:
     clock, pool = LoopClock(loop), ThreadPool(1, loop)
-    workers = SimpleNamespace(loop=loop)
+    workers = SimpleNamespace(loop=loop, stop=lambda: None)
     loader = Loader(BackendTable(), LoadSettings(True, {}), workers)
     return RepositoryManager(loader, Runtime(clock, pool, TurnBudget(clock.call_soon), True, workers), 1), pool
 
@@ -131,7 +139,7 @@ def test_other_models_serve_meanwhile_and_the_model_still_says_what_it_is(run):
         assert core.model_metadata("echo", "").versions == ("1",)
         assert core.model_config("echo", "1")["name"] == "echo"
         assert [stats["name"] for stats in core.statistics("", "")] == ["echo", "other"]
-        lines = {entry.name: (entry.state, entry.reason) for entry in core.repository_index(is_ready_only=True)}
+        lines = {entry.name: (entry.state, entry.reason) for entry in await core.repository_index(is_ready_only=True)}
         assert lines == {"echo": ("READY", REASON), "other": ("READY", "")}
 
     run(work)
@@ -163,7 +171,9 @@ def test_loading_is_told_from_the_first_model_to_the_whole_server(tmp_path):
 
     async def main() -> None:
         repository, pool = new_repository(asyncio.get_running_loop())
-        core = InferenceServer(Identity("naiad", "1"), repository, SimpleNamespace(), SimpleNamespace(), True)
+        core = InferenceServer(
+            Identity("naiad", "1"), repository, control_of(repository), SimpleNamespace(), SimpleNamespace(), True
+        )
         heard: list[object] = []
         core.on_readiness_change(lambda: heard.append((core.is_ready(), core.is_model_serving("echo"))))
         found = scan([tmp_path], ())

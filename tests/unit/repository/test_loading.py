@@ -47,8 +47,8 @@ def test_a_model_that_is_loaded_and_can_not_be_put_to_work_gives_its_copies_back
     async def main() -> list[tuple[str, str]]:
         loop = asyncio.get_running_loop()
         clock, pool = LoopClock(loop), ThreadPool(1, loop)
-        workers = SimpleNamespace(loop=loop)
-        loader = Loader(BackendTable(own={"counted": CountedBackend}), LoadSettings(True, {}), SimpleNamespace())
+        workers = SimpleNamespace(loop=loop, stop=lambda: None)
+        loader = Loader(BackendTable(own={"counted": CountedBackend}), LoadSettings(True, {}), workers)
         repository = RepositoryManager(loader, Runtime(clock, pool, TurnBudget(clock.call_soon), True, workers), 1)
         found = scan((tmp_path,), ())
         repository.announce(found)

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from naiad.config.options.flag import Flag
+from naiad.config.options.repository_options import check_model_control
 from naiad.config.options.server_options import ServerOptions, flag_table, with_metrics_beside_http
 from naiad.config.options.unbuilt import unbuilt_flags
 from naiad.errors import InferenceServerError, invalid_argument
@@ -27,6 +28,7 @@ def options_from_keywords(values: Mapping[str, Any]) -> ServerOptions:
         if name not in flags:
             raise _unknown(name, flags)
     options = ServerOptions(**{name: _value(flags[name], value) for name, value in values.items()})
+    check_model_control(options)
     return options if "metrics_address" in values else with_metrics_beside_http(options)
 
 

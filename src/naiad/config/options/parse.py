@@ -17,6 +17,7 @@ import click
 
 from naiad.config.options.access_options import conflict
 from naiad.config.options.flag import Flag
+from naiad.config.options.repository_options import check_model_control
 from naiad.config.options.server_options import ServerOptions, flag_table, with_metrics_beside_http
 from naiad.config.options.unbuilt import UnbuiltFlag, unbuilt_flags
 from naiad.errors import InferenceServerError, invalid_argument
@@ -142,6 +143,7 @@ def _check_together(options: ServerOptions) -> None:
             "--model-repository must be specified: give at least one folder of models, model folder, model file or "
             "module:function"
         )
+    check_model_control(options)
     _check_places(options)
     problem = conflict(options, [group.header for group in options.http_restricted_api])
     if problem:

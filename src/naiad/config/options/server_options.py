@@ -25,17 +25,18 @@ from naiad.config.options.composite import (
 )
 from naiad.config.options.flag import Category, Flag, option
 from naiad.config.options.grpc_options import GrpcServerOptions
-from naiad.config.options.kinds import Bool, Choice, Float, Int, LocalPath, Switch, Text
+from naiad.config.options.kinds import Bool, Choice, Float, Int, LocalPath, Text
+from naiad.config.options.repository_options import RepositoryOptions
 from naiad.config.options.tls_options import TlsOptions
 
-_SERVER, _REPOSITORY, _HTTP = Category.SERVER, Category.REPOSITORY, Category.HTTP
+_SERVER, _HTTP = Category.SERVER, Category.HTTP
 _LOGGING, _METRICS, _BACKENDS, _PYTHON = Category.LOGGING, Category.METRICS, Category.BACKENDS, Category.PYTHON
 _SECONDS = Float(minimum=0.1)
 _PORT = Int(0, 65535)
 
 
 @dataclass(frozen=True, slots=True)
-class ServerOptions(GrpcServerOptions, TlsOptions, AccessOptions):
+class ServerOptions(GrpcServerOptions, TlsOptions, AccessOptions, RepositoryOptions):
     """The options of one server, one field a flag: `--http-port` is `http_port`.
 
     `parse_options` makes it of a command line and checks it; a caller that makes it itself keeps to the ranges of the table.
@@ -89,35 +90,6 @@ class ServerOptions(GrpcServerOptions, TlsOptions, AccessOptions):
             "Serve gRPC on HTTP's address and port; what a client speaks is told by its first bytes.",
             is_ours=True,
         )
-    )
-
-    model_repository: tuple[Path, ...] = option(
-        Flag(
-            "model-repository",
-            _REPOSITORY,
-            LocalPath(),
-            (),
-            "A folder of models, a model's folder or a model's file; paths without a flag are added. At least one is needed.",
-            default_text="none",
-            aliases=("model-store",),
-            is_repeatable=True,
-            collect=lambda paths: tuple(dict.fromkeys(paths)),
-        )
-    )
-    exit_on_error: bool = option(
-        Flag("exit-on-error", _REPOSITORY, Bool(), True, "Exit with code 1 when a model fails to load at the start.")
-    )
-    disable_auto_complete_config: bool = option(
-        Flag(
-            "disable-auto-complete-config",
-            _REPOSITORY,
-            Switch(),
-            False,
-            "Don't complete model configurations from the model files: config.pbtxt has to say everything.",
-        )
-    )
-    model_load_thread_count: int = option(
-        Flag("model-load-thread-count", _REPOSITORY, Int(minimum=1), 4, "How many models load at the same time.")
     )
 
     allow_http: bool = option(Flag("allow-http", _HTTP, Bool(), True, "Serve the HTTP endpoints."))

@@ -38,7 +38,6 @@ class UnbuiltFlag:
         return self.harmless is None or value == self.harmless
 
 
-_CONTROL = "model control isn't built yet: all models of the repositories are loaded at the start"
 _TRACE = "tracing isn't built yet"
 _CACHE = "the response cache isn't built yet"
 _RATE = "the rate limiter isn't built yet"
@@ -48,7 +47,6 @@ _VERTEX = "the Vertex AI endpoints aren't built yet"
 _AGENTS = "repository agents aren't built yet"
 
 _REFUSED: Mapping[str, tuple[str, ...]] = {
-    _CONTROL: ("repository-poll-secs", "load-model"),
     "custom configurations (configs/<name>.pbtxt) aren't built yet": ("model-config-name",),
     _TRACE: ("trace-config", "trace-file", "trace-level", "trace-rate", "trace-count", "trace-log-frequency"),
     _CACHE: ("cache-config", "cache-directory"),
@@ -66,8 +64,6 @@ _REFUSED: Mapping[str, tuple[str, ...]] = {
 }
 
 _PARTLY_ACCEPTED = (
-    UnbuiltFlag("model-control-mode", _CONTROL, Choice(("none", "poll", "explicit")), "none"),
-    UnbuiltFlag("model-load-retry-count", "loading again after a failure isn't built yet", Int(), 0),
     UnbuiltFlag("model-namespacing", "namespaces of models aren't built yet", Bool(), False),
     UnbuiltFlag("enable-peer-access", _GPU, Bool(), False),
     UnbuiltFlag(

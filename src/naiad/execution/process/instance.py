@@ -48,7 +48,7 @@ _now_ns = time.monotonic_ns
 
 
 class ProcessInstance:
-    """See `Instance`. `on_open_zero` is called whenever no request is left in it."""
+    """See `Instance`. `is_sole` is the model's to set: no other one takes from its queue, in which no batches form."""
 
     def __init__(self, plan: InstancePlan, context: ProcessContext) -> None:
         self.name = plan.name
@@ -67,8 +67,7 @@ class ProcessInstance:
         self._not_given_back = 0
         self._execution_ns = 0
         # Instances that share a queue would take from it unevenly, and batches are better when they form late.
-        active = [made for made in context.plan.instances if not made.is_passive]
-        self._is_sole = len(active) == 1 and context.plan.dynamic_batching is None
+        self.is_sole = False
         self._readiness: asyncio.Task[bool] | None = None
         self._open = OpenRequests(context.decoder, context.statistics, self, self._on_request_end, self._on_cancel)
         self._watchdog = Watchdog(context.host.loop, context.limits, self._on_hang)
@@ -224,7 +223,7 @@ class ProcessInstance:
 
     def _take_more(self) -> None:
         """Ask for more while short batches are still running, so that neither side waits for the other."""
-        if not self._is_sole or len(self._running) > _LOW_WATER or not 0 < self._execution_ns < _SHORT_EXECUTION_NS:
+        if not self.is_sole or len(self._running) > _LOW_WATER or not 0 < self._execution_ns < _SHORT_EXECUTION_NS:
             return
         self._not_given_back = 0
         given_back = []

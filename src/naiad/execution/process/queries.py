@@ -24,11 +24,12 @@ _log = logging.getLogger("naiad.model")
 
 
 class WorkerQueries:
-    """See the module. The worker's metrics go with it: `close`."""
+    """See the module. The worker's metrics go with it: `close`. `is_loading`: its model isn't ready yet."""
 
     def __init__(self, host: WorkerHost, identity: WorkerIdentity) -> None:
         self._host = host
         self._identity = identity
+        self.is_loading = True
         self._process: WorkerProcess | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._kinds: dict[str, Callable[[dict[str, Any]], Awaitable[Any]]] = {
@@ -78,6 +79,7 @@ class WorkerQueries:
             self._process.send(pack(Kind.ANSWER, number, orjson.dumps(answer)))
 
     async def _load_model(self, arguments: dict[str, Any]) -> None:
+        self._refuse_own(arguments["model_name"])
         parameters: dict[str, Any] = {}
         if arguments.get("config"):
             parameters["config"] = arguments["config"]
@@ -86,7 +88,13 @@ class WorkerQueries:
         await self._host.service.load_model(arguments["model_name"], parameters)
 
     async def _unload_model(self, arguments: dict[str, Any]) -> None:
+        self._refuse_own(arguments["model_name"])
         await self._host.service.unload_model(arguments["model_name"], bool(arguments.get("unload_dependents")))
+
+    def _refuse_own(self, name: str) -> None:
+        """A model's load waits for this one's end, and this one for that: it would never end."""
+        if self.is_loading and name == self._identity.model:
+            raise invalid_argument(f"model '{name}' can't load or unload itself while it is being loaded")
 
     async def _is_model_ready(self, arguments: dict[str, Any]) -> bool:
         try:

@@ -24,7 +24,7 @@ class DirectScheduler:
         self._queue: OrderedDict[InferRequest, None] = OrderedDict()
         self._running = 0
         self._running_in: dict[Instance, int] = {}
-        self._removed: set[Instance] = set()
+        self._removed: dict[Instance, Callable[[], None] | None] = {}
         self._is_dispatch_due = False
         self._is_dispatching = False
         self._is_stopped = False
@@ -54,17 +54,20 @@ class DirectScheduler:
 
     def add(self, instance: Instance) -> None:
         """See `Scheduler.add`."""
-        self._removed.discard(instance)
+        self._removed.pop(instance, None)
         if instance not in self._running_in and instance not in self._idle:
             self._idle.append(instance)
             if self._queue and not self._is_dispatch_due:
                 self._dispatch_soon()
 
-    def remove(self, instance: Instance) -> None:
+    def remove(self, instance: Instance, on_free: Callable[[], None] | None = None) -> None:
         """See `Scheduler.remove`."""
-        self._removed.add(instance)
         if instance in self._idle:
             self._idle.remove(instance)
+        if instance in self._running_in:
+            self._removed[instance] = on_free
+        elif on_free is not None:
+            on_free()
 
     def fail_queued(self, error: InferenceServerError) -> None:
         """See `Scheduler.fail_queued`."""
@@ -114,11 +117,19 @@ class DirectScheduler:
         return batches
 
     def _on_done(self, instance: Instance) -> None:
-        if instance not in self._removed:
-            self._idle.append(instance)
         self._running -= self._running_in.pop(instance)
+        self._take_back(instance)
         if not self._is_dispatching and not self._is_dispatch_due:
             self._dispatch()
+
+    def _take_back(self, instance: Instance) -> None:
+        """Take a free instance for the next batch, or let go of one that was removed."""
+        if instance not in self._removed:
+            self._idle.append(instance)
+            return
+        on_free = self._removed.pop(instance)
+        if on_free is not None:
+            on_free()
 
     def _drop(self, request: InferRequest) -> None:
         del self._queue[request]

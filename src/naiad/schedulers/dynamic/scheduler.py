@@ -31,7 +31,7 @@ class DynamicScheduler:
     def __init__(self, instances: Sequence[Instance], clock: Clock, plan: DynamicBatchingPlan) -> None:
         self._idle = list(reversed(instances))
         self._running: dict[Instance, int] = {}
-        self._removed: set[Instance] = set()
+        self._removed: dict[Instance, Callable[[], None] | None] = {}
         self._clock = clock
         self._rules = BatchRules.of(plan)
         self._queue = PriorityQueue(plan)
@@ -71,17 +71,20 @@ class DynamicScheduler:
 
     def add(self, instance: Instance) -> None:
         """See `Scheduler.add`."""
-        self._removed.discard(instance)
+        self._removed.pop(instance, None)
         if instance not in self._running and instance not in self._idle:
             self._idle.append(instance)
             if self._queue:
                 self._ask()
 
-    def remove(self, instance: Instance) -> None:
+    def remove(self, instance: Instance, on_free: Callable[[], None] | None = None) -> None:
         """See `Scheduler.remove`."""
-        self._removed.add(instance)
         if instance in self._idle:
             self._idle.remove(instance)
+        if instance in self._running:
+            self._removed[instance] = on_free
+        elif on_free is not None:
+            on_free()
 
     def fail_queued(self, error: InferenceServerError) -> None:
         """See `Scheduler.fail_queued`."""
@@ -170,14 +173,22 @@ class DynamicScheduler:
 
     def _on_done(self, instance: Instance) -> None:
         del self._running[instance]
-        if instance not in self._removed:
-            self._idle.append(instance)
+        self._take_back(instance)
         if self._is_dispatching:
             return
         if self._queue:
             self._ask()
         else:
             self._check_idle()
+
+    def _take_back(self, instance: Instance) -> None:
+        """Take a free instance for the next batch, or let go of one that was removed."""
+        if instance not in self._removed:
+            self._idle.append(instance)
+            return
+        on_free = self._removed.pop(instance)
+        if on_free is not None:
+            on_free()
 
     def _drop(self, request: InferRequest) -> None:
         """Forget a request that its client gave up; without it a waiting batch may be complete."""

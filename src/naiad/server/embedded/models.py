@@ -175,7 +175,8 @@ class Models:
         return ModelHandle(self._server, name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(entry.name for entry in self._server.ask(lambda core: core.repository_index(True))))
+        index = self._server.ask_and_wait(lambda core: core.repository_index(is_ready_only=True))
+        return iter(dict.fromkeys(entry.name for entry in index))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -182,7 +182,8 @@ class Server:
 
     def _found(self) -> ScanResult:
         found = scan(self._options.model_repository, assembly.SINGLE_FILE_SUFFIXES)
-        if not (self._sources or found.sources or found.duplicates):
+        is_fixed = self._options.model_control_mode == "none"
+        if is_fixed and not (self._sources or found.sources or found.duplicates):
             raise invalid_argument("nothing to serve: bind a function, or give a model_repository with a model in it")
         return found.with_sources(self._sources)
 

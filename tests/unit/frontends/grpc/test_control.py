@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from fake_service import FakeService
 
@@ -14,7 +16,7 @@ from naiad.request.service import IndexEntry
 def test_names_that_are_no_unicode_are_shown_with_escapes() -> None:
     service = FakeService()
     service.index = [IndexEntry("m\udcff", "", "UNAVAILABLE", "no file \udcfe")]
-    answer = control.index(service, message_class("inference.RepositoryIndexRequest")())
+    answer = asyncio.run(control.index(service, message_class("inference.RepositoryIndexRequest")()))
     assert (answer.models[0].name, answer.models[0].reason) == ("m\\udcff", "no file \\udcfe")
 
 
@@ -30,7 +32,7 @@ def test_log_settings_that_protobuf_cant_hold_are_shown_as_near_as_it_can() -> N
 def test_a_repository_name_and_a_log_setting_of_a_wrong_kind_are_refused() -> None:
     request = message_class("inference.RepositoryIndexRequest")(repository_name="r")
     with pytest.raises(InferenceServerError, match="'repository_name'") as raised:
-        control.index(FakeService(), request)
+        asyncio.run(control.index(FakeService(), request))
     assert raised.value.code is Code.UNIMPLEMENTED
     settings = message_class("inference.LogSettingsRequest")()
     settings.settings["log_info"].string_param = "yes"

@@ -61,6 +61,7 @@ class Supervisor:
     def adopt(self, started: StartedWorker) -> None:
         """Take a worker whose model is ready."""
         self.worker = started
+        started.queries.is_loading = False
         process = started.process
         process.hooks = WorkerHooks(self._hooks.on_frame, self._on_death, self._hooks.on_room)
         if process.death is not None:

@@ -25,11 +25,11 @@ _LOG_KINDS = {
 }
 
 
-def index(service: InferenceService, request: Message) -> Message:
+async def index(service: InferenceService, request: Message) -> Message:
     """Return every known model version and its state."""
     _refuse_repository(request)
     response = message_class("inference.RepositoryIndexResponse")()
-    for entry in service.repository_index(request.ready):
+    for entry in await service.repository_index(request.ready):
         response.models.add(
             name=printable(entry.name), version=entry.version, state=entry.state, reason=printable(entry.reason)
         )

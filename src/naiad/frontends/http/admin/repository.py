@@ -23,7 +23,7 @@ _FILE_PREFIX = "file:"
 async def index(question: Question) -> Response:
     """Every known model version and its state; a name of a repository in the path changes nothing."""
     is_ready_only = _flag(read_object(question.body, is_optional=True), "ready")
-    return json_answer([_entry(entry) for entry in question.service.repository_index(is_ready_only)])
+    return json_answer([_entry(entry) for entry in await question.service.repository_index(is_ready_only)])
 
 
 async def load(question: Question) -> Response:

@@ -1,0 +1,122 @@
+"""The options of the model repositories and their flags; a part of the one table, whose whole is `server_options`.
+
+Owns names, defaults, ranges and help, and what of them can't be together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from naiad.config.options.flag import Category, Flag, option
+from naiad.config.options.kinds import Bool, Choice, Int, LocalPath, Switch, Text
+from naiad.errors import invalid_argument
+
+ALL_MODELS = "*"
+"""The value of --load-model that stands for every model."""
+
+_REPOSITORY = Category.REPOSITORY
+
+
+# Without slots: a class can have one base with slots only.
+@dataclass(frozen=True)
+class RepositoryOptions:
+    """The fields of `ServerOptions` for model repositories, one field a flag."""
+
+    model_repository: tuple[Path, ...] = option(
+        Flag(
+            "model-repository",
+            _REPOSITORY,
+            LocalPath(),
+            (),
+            "A folder of models, a model's folder or a model's file; paths without a flag are added. At least one is needed.",
+            default_text="none",
+            aliases=("model-store",),
+            is_repeatable=True,
+            collect=lambda paths: tuple(dict.fromkeys(paths)),
+        )
+    )
+    model_control_mode: str = option(
+        Flag(
+            "model-control-mode",
+            _REPOSITORY,
+            Choice(("none", "poll", "explicit")),
+            "none",
+            "Who changes what is loaded. none: nobody, all models are loaded at the start. poll: the repositories, which are "
+            "looked at every --repository-poll-secs. explicit: clients, with load and unload; at the start --load-model is "
+            "loaded.",
+        )
+    )
+    load_model: tuple[str, ...] = option(
+        Flag(
+            "load-model",
+            _REPOSITORY,
+            Text(is_empty_allowed=False, metavar="NAME"),
+            (),
+            "A model to load at the start with --model-control-mode=explicit; * alone is every model.",
+            default_text="none",
+            is_repeatable=True,
+            collect=lambda names: tuple(dict.fromkeys(names)),
+        )
+    )
+    repository_poll_secs: int = option(
+        Flag(
+            "repository-poll-secs",
+            _REPOSITORY,
+            Int(minimum=0),
+            15,
+            "How often the repositories are looked at with --model-control-mode=poll; 0 is never. A change counts when two "
+            "looks see the same, so that a model that is still being copied isn't loaded.",
+            unit="seconds",
+        )
+    )
+    model_load_thread_count: int = option(
+        Flag(
+            "model-load-thread-count",
+            _REPOSITORY,
+            Int(minimum=1),
+            4,
+            "How many models load at the same time; one that takes over a minute no longer counts.",
+        )
+    )
+    model_load_retry_count: int = option(
+        Flag("model-load-retry-count", _REPOSITORY, Int(minimum=0), 0, "How often loading is tried again after a failure.")
+    )
+    allow_model_upload: bool = option(
+        Flag(
+            "allow-model-upload",
+            _REPOSITORY,
+            Bool(),
+            False,
+            "Let load requests carry the model's files (file:<version>/<name>). Whoever may send them runs code of their own "
+            "with the server's rights.",
+            is_ours=True,
+        )
+    )
+    exit_on_error: bool = option(
+        Flag("exit-on-error", _REPOSITORY, Bool(), True, "Exit with code 1 when a model fails to load at the start.")
+    )
+    disable_auto_complete_config: bool = option(
+        Flag(
+            "disable-auto-complete-config",
+            _REPOSITORY,
+            Switch(),
+            False,
+            "Don't complete model configurations from the model files: config.pbtxt has to say everything.",
+        )
+    )
+
+
+def check_model_control(options: RepositoryOptions) -> None:
+    """Raise INVALID_ARGUMENT for models of the start that the control mode doesn't go with."""
+    named = options.load_model
+    if named and options.model_control_mode != "explicit":
+        raise invalid_argument(
+            "Use of '--load-model' requires setting '--model-control-mode=explicit' as well; the mode is "
+            f"'{options.model_control_mode}'"
+        )
+    if ALL_MODELS in named and len(named) > 1:
+        raise invalid_argument(
+            f"Wildcard model name '{ALL_MODELS}' must be the ONLY startup model if specified at all; --load-model has "
+            f"{', '.join(named)}"
+        )

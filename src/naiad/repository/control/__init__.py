@@ -1,0 +1,1 @@
+"""Who changes what is loaded: clients, the repositories themselves, or nobody."""

@@ -1,0 +1,201 @@
+"""Model control: what is loaded at the start, and who may change that afterwards.
+
+Owns the control modes, the protocol's rules and texts of load and unload, and that such calls outlive the clients that made
+them. How a model is loaded is the manager's. Event loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from naiad.config import json_form
+from naiad.config.options.repository_options import ALL_MODELS
+from naiad.errors import InferenceServerError, invalid_argument, unavailable, unimplemented
+from naiad.repository.control import uploads
+from naiad.repository.control.places import Places, with_state
+from naiad.repository.control.poller import Poller, PollHooks
+from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult
+from naiad.repository.load_threads import LoadThreads
+from naiad.repository.manager import RepositoryManager
+from naiad.repository.states import State
+from naiad.request.service import IndexEntry
+
+# Looking at folders, which a hanging file system may take its time for.
+_LOOKING_THREADS = 4
+_CLOSE_SECONDS = 2.0
+
+_log = logging.getLogger("naiad.repository")
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSettings:
+    """What the operator says of model control. `mode` is none, poll or explicit; `startup` the names of --load-model."""
+
+    mode: str = "none"
+    startup: tuple[str, ...] = ()
+    poll_s: float = 15.0
+    allows_upload: bool = False
+
+
+class ModelControl:
+    """See the module."""
+
+    def __init__(
+        self, repository: RepositoryManager, places: Places, settings: ControlSettings, loop: asyncio.AbstractEventLoop
+    ):
+        self._repository = repository
+        self._places = places
+        self._settings = settings
+        self._loop = loop
+        self._looking = LoadThreads(_LOOKING_THREADS, loop)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping: asyncio.Future[None] = loop.create_future()
+        self._poller = Poller(PollHooks(self._look, self._load_polled, self._unload_polled), settings.poll_s)
+        self._polling: asyncio.Task[None] | None = None
+        self._startup: ScanResult = ScanResult({}, {})
+
+    def announce(self, found: ScanResult) -> None:
+        """Make known what is loaded at the start: of what was found all, or with explicit control what is named."""
+        named = self._settings.startup
+        if self._settings.mode != "explicit" or ALL_MODELS in named:
+            self._startup = found
+        else:
+            sources = {name: source for name, source in found.sources.items() if name in named or name in self._places.given}
+            self._startup = ScanResult(sources, {name: at for name, at in found.duplicates.items() if name in named})
+        self._repository.announce(self._startup)
+        for name in named:
+            if name not in (ALL_MODELS, *self._startup.sources, *self._startup.duplicates):
+                reason = f"failed to load '{name}', failed to poll from model repository: there is no such model"
+                _log.error("%s", reason)
+                self._repository.mark_failed(name, reason)
+
+    async def start(self) -> None:
+        """Load what was announced; failures are in the states of the models. From then on the repositories are polled."""
+        await asyncio.gather(*(self._load_quietly(name) for name in self._startup.sources))
+        if self._settings.mode == "poll" and self._settings.poll_s:
+            self._polling = self._loop.create_task(self._poller.run())
+
+    async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
+        """See `InferenceService.load_model`."""
+        self._check(name)
+        find = self._finder(name, parameters)
+        await self._see_through(self._repository.load(name, find))
+
+    async def unload(self, name: str) -> None:
+        """See `InferenceService.unload_model`."""
+        self._check(name)
+        await self._see_through(self._repository.unload(name))
+
+    async def index(self, is_ready_only: bool) -> list[IndexEntry]:
+        """See `InferenceService.repository_index`: what is known, and the names of what else is in the repositories."""
+        lines = self._repository.index(is_ready_only)
+        if is_ready_only or not self._places.paths:
+            return lines
+        known = {line.name for line in lines}
+        for name, count in (await self._looking.run("reading the model repositories", self._places.names)).items():
+            if name not in known:
+                state, reason = (State.UNAVAILABLE.value, DUPLICATE) if count > 1 else ("", "")
+                lines.append(IndexEntry(name, "", state, reason))
+        return sorted(lines, key=lambda line: line.name)
+
+    def stop(self) -> None:
+        """Change nothing from now on: calls are refused, those that wait are answered, loads are cut short."""
+        if self._polling is not None:
+            self._polling.cancel()
+        if not self._stopping.done():
+            self._stopping.set_result(None)
+        self._repository.stop_loading()
+
+    async def close(self) -> None:
+        """Wait a moment for loads that were cut short; one that hangs is left to its thread."""
+        self.stop()
+        if self._tasks:
+            _, hanging = await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
+            for task in hanging:
+                task.cancel()
+
+    def _check(self, name: str) -> None:
+        if self._settings.mode != "explicit":
+            raise unavailable("explicit model load / unload is not allowed if polling is enabled")
+        if self._stopping.done():
+            raise unavailable("the server is shutting down")
+        if not name.strip() or name in (".", "..") or "/" in name or "\0" in name:
+            raise invalid_argument(f"model name '{name}' must not be empty, '.' or '..', nor have a '/' in it")
+
+    def _finder(self, name: str, parameters: Mapping[str, Any]) -> Callable[[], ModelSource]:
+        """Return what finds the model that a client asks for; it blocks. Raises for parameters that aren't allowed."""
+        text = parameters.get("config")
+        contents = {key: content for key, content in parameters.items() if key.startswith(uploads.FILE_PREFIX)}
+        if not contents:
+            return lambda: self._places.find(name, None if text is None else _read_override(text))
+        if not self._settings.allows_upload:
+            raise unimplemented(
+                f"load parameter '{next(iter(contents))}': files in load requests are disabled, as they run code; start the "
+                "server with '--allow-model-upload=true' to enable them"
+            )
+        files = uploads.file_paths(contents)
+        if text is None:
+            raise invalid_argument(f"load of '{name}' with files must have the load parameter 'config', too")
+        return lambda: uploads.write(name, files, _read_override(text), self._remove)
+
+    def _remove(self, path: Path) -> None:
+        self._begin(self._looking.run(f"removing {path}", partial(shutil.rmtree, path, ignore_errors=True)))
+
+    async def _see_through(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for `work`, which goes on when whoever waits is gone. Raises what it raises; UNAVAILABLE at the server's end."""
+        task = self._begin(work)
+        await asyncio.wait((task, self._stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise unavailable("the server is shutting down")
+        task.result()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+        return task
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        """A failure that nobody waits for any more is in the model's state; one that is no answer is a fault of ours."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, InferenceServerError):
+            _log.error("model control failed", exc_info=error)
+
+    # Polling.
+
+    async def _look(self) -> Mapping[str, Any]:
+        return await self._looking.run("reading the model repositories", self._places.states)
+
+    async def _load_quietly(self, name: str) -> None:
+        """Load a model; what fails is in its state and the log."""
+        found = self._startup.sources[name]
+        source = await self._looking.run(f"reading model '{name}'", partial(with_state, found))
+        if source.state is not None:
+            self._poller.tried[name] = source.state
+        try:
+            await self._repository.load(name, lambda: source)
+        except InferenceServerError:
+            return
+
+    def _load_polled(self, name: str) -> None:
+        _log.info("model '%s' is new or has changed", name)
+        self._begin(self._repository.load(name, partial(self._places.find, name)))
+
+    def _unload_polled(self, name: str) -> None:
+        _log.info("model '%s' is no longer in the repositories, or in two of them", name)
+        self._begin(self._repository.unload(name))
+
+
+def _read_override(text: str) -> Any:
+    try:
+        return json_form.from_json(text, "the value of 'config'")
+    except InferenceServerError as error:
+        raise invalid_argument(f"Invalid config override: {error.message}") from error

@@ -1,0 +1,78 @@
+"""Models whose files came with a load request: names, the folder that they are written to, its end.
+
+Owns what such a name may be.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from naiad.errors import internal, invalid_argument
+from naiad.repository.layout import ModelSource
+
+FILE_PREFIX = "file:"
+
+_VERSION = re.compile(r"0|[1-9][0-9]{0,17}")
+_MAX_NAME_BYTES = 255
+
+
+class UploadedFolder:
+    """See `UploadFolder`. `remove` gets the folder's path and blocks no loop."""
+
+    def __init__(self, path: Path, remove: Callable[[Path], None]) -> None:
+        self.path = path
+        self._remove = remove
+        self._holders = 1
+
+    def hold(self) -> None:
+        """See `UploadFolder.hold`."""
+        self._holders += 1
+
+    def let_go(self) -> None:
+        """See `UploadFolder.let_go`."""
+        self._holders -= 1
+        if not self._holders:
+            self._remove(self.path)
+
+
+def file_paths(names: Mapping[str, bytes]) -> dict[tuple[int, str], bytes]:
+    """Return the contents by version and file name.
+
+    Raises INVALID_ARGUMENT for a name that isn't file:<version>/<name>, so that nothing leaves the model's folder.
+    """
+    paths: dict[tuple[int, str], bytes] = {}
+    for key, content in names.items():
+        version, _, name = key.removeprefix(FILE_PREFIX).partition("/")
+        is_plain = bool(name) and name not in (".", "..") and not any(mark in name for mark in "/\\\0")
+        if not _VERSION.fullmatch(version) or not is_plain or len(name.encode(errors="replace")) > _MAX_NAME_BYTES:
+            raise invalid_argument(
+                f"load parameter '{key}' must be 'file:<version>/<name>': a whole number without leading zeros, and a file's "
+                "name without '/' that isn't '..'"
+            )
+        paths[int(version), name] = content
+    return paths
+
+
+def write(name: str, files: Mapping[tuple[int, str], bytes], config: Any, remove: Callable[[Path], None]) -> ModelSource:
+    """Write a model's files to a new folder and return the model; blocking. `name` has no '/'.
+
+    Raises INTERNAL when they can't be written; nothing is left then.
+    """
+    path = Path(tempfile.mkdtemp(prefix="naiad-model-"))
+    try:
+        directory = path / name
+        directory.mkdir()
+        for version, _ in files:
+            (directory / str(version)).mkdir(exist_ok=True)
+        for (version, file_name), content in files.items():
+            (directory / str(version) / file_name).write_bytes(content)
+    except (OSError, ValueError) as error:
+        shutil.rmtree(path, ignore_errors=True)
+        raise internal(f"the files of model '{name}' can't be written: {error}") from error
+    versions = {version: directory / str(version) for version in sorted({version for version, _ in files})}
+    return ModelSource(name, directory, None, versions, config=config, upload=UploadedFolder(path, remove))

@@ -1,0 +1,201 @@
+"""The models that a server knows and the state of each version: lookup, index, readiness.
+
+Owns what may be said of them. What changes them is the manager's. Event loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from naiad.errors import internal, not_found, unavailable
+from naiad.repository.layout import ModelSource
+from naiad.repository.model import Model
+from naiad.request.service import IndexEntry
+
+UNLOADED = "unloaded"
+"""Why a version that was unloaded isn't available: the protocol's word."""
+
+
+class State(Enum):
+    """The state of a model version, as the repository index names it."""
+
+    LOADING = "LOADING"
+    READY = "READY"
+    UNLOADING = "UNLOADING"
+    UNAVAILABLE = "UNAVAILABLE"
+
+
+@dataclass(slots=True, eq=False)
+class Version:
+    """One version. `model` is there while it is READY, `reason` is why it isn't, or why its last reload failed."""
+
+    state: State
+    reason: str = ""
+    model: Model | None = None
+
+    @property
+    def can_serve(self) -> bool:
+        """Whether an inference would be taken."""
+        return self.state is State.READY and self.model is not None and not self.model.unready_reason
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether it serves, or is wanted to be away."""
+        return self.can_serve or self.state is State.UNLOADING or self.reason == UNLOADED
+
+    @property
+    def why(self) -> str:
+        """The reason of the state, or why a loaded model can't serve for a time."""
+        return (self.model.unready_reason if self.model is not None else "") or self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the versions that serve were loaded from, all with success; `config` is the completed one."""
+
+    source: ModelSource
+    config: Any
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One model name. Until its config is read it has no versions, only a state of its own: READY from then on."""
+
+    state: State = State.LOADING
+    reason: str = ""
+    versions: dict[int, Version] = field(default_factory=dict)
+    origin: Origin | None = None
+
+    def ready(self) -> list[int]:
+        """Return the numbers of the versions that are loaded, ascending."""
+        return sorted(number for number, version in self.versions.items() if version.state is State.READY)
+
+    def forget_failures(self) -> None:
+        """Drop what a failed reload has left: versions that never served, and why."""
+        for number, version in list(self.versions.items()):
+            if version.state is State.READY:
+                version.reason = ""
+            elif version.state is not State.UNLOADING and version.reason != UNLOADED:
+                del self.versions[number]
+
+    def note_failed_reload(self, reason: str) -> None:
+        """Say at the versions that go on serving why no others took their place."""
+        for number in self.ready():
+            self.versions[number].reason = f"the last reload failed, what was loaded before serves: {reason}"
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether every version serves or is wanted to be away. A reload that failed leaves that as it was."""
+        versions = self.versions.values()
+        if self.state is not State.READY:
+            return False
+        if self.origin is not None:
+            return all(version.can_serve for version in versions if version.state is State.READY)
+        return all(version.is_in_order for version in versions)
+
+
+class ModelTable:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+
+    def failures(self) -> list[tuple[str, str]]:
+        """Return name and reason of every model of which something isn't ready and isn't on its way."""
+        failed = []
+        for name, entry in self._entries.items():
+            reasons = [
+                version.reason
+                for version in entry.versions.values()
+                if version.state is State.UNAVAILABLE and version.reason != UNLOADED
+            ]
+            if entry.state is State.UNAVAILABLE:
+                reasons.append(entry.reason)
+            failed += [(name, reason) for reason in reasons]
+        return failed
+
+    def is_ready(self) -> bool:
+        """Return whether every version of every known model is READY and can serve; unloaded ones need not."""
+        return all(entry.is_in_order for entry in self._entries.values())
+
+    def is_serving(self, name: str) -> bool | None:
+        """Return whether the greatest version that is loaded can serve; None for a model that isn't known."""
+        entry = self._entries.get(name)
+        if entry is None:
+            return None
+        ready = entry.ready()
+        return bool(ready) and entry.versions[ready[-1]].can_serve
+
+    def models(self) -> Iterator[Model]:
+        """Yield every ready model version, by name and number."""
+        for _, entry in sorted(self._entries.items()):
+            for number in entry.ready():
+                model = entry.versions[number].model
+                if model is not None:
+                    yield model
+
+    def find(self, name: str, version: str) -> Model:
+        """Return the model version for an inference; "" is the greatest ready one.
+
+        Raises like `look_up`, and UNAVAILABLE for one that can't serve for a time.
+        """
+        model = self.look_up(name, version)
+        if model.refusal:
+            raise unavailable(f"model '{name}' version {model.plan.version} is not ready: {model.refusal}")
+        return model
+
+    def look_up(self, name: str, version: str) -> Model:
+        """Return the loaded model version, also when it can't serve for a time; "" is the greatest that is loaded.
+
+        Raises NOT_FOUND for what isn't known and UNAVAILABLE for what is known but not loaded (yet).
+        """
+        entry = self._entries.get(name)
+        if entry is None:
+            raise not_found(f"Request for unknown model: '{name}' is not found")
+        if version:
+            return _explicit(name, entry, int(version))
+        ready = entry.ready()
+        if ready:
+            return _loaded(name, entry, ready[-1])
+        states = {known.state for known in entry.versions.values()} | {entry.state}
+        if State.LOADING in states:
+            raise unavailable(f"Request for model '{name}' that is still loading, try again later")
+        raise not_found(f"Request for unknown model: '{name}' has no available versions")
+
+    def ready_versions(self, name: str) -> tuple[str, ...]:
+        """Return the ready versions of a known model, ascending."""
+        return tuple(map(str, self._entries[name].ready()))
+
+    def index(self, is_ready_only: bool) -> list[IndexEntry]:
+        """Return a line for each known version; of a model whose versions aren't known, one line without a version.
+
+        A version that can't serve for a time stays READY, since it is loaded, and has the reason.
+        """
+        lines = []
+        for name, entry in sorted(self._entries.items()):
+            if not entry.versions:
+                lines.append(IndexEntry(name, "", entry.state.value, entry.reason))
+            lines += [
+                IndexEntry(name, str(number), version.state.value, version.why)
+                for number, version in sorted(entry.versions.items())
+            ]
+        return [line for line in lines if line.state == State.READY.value or not is_ready_only]
+
+
+def _explicit(name: str, entry: Entry, number: int) -> Model:
+    version = entry.versions.get(number)
+    if version is None and entry.state is not State.LOADING:
+        raise not_found(f"Request for unknown model: '{name}' version {number} is not found")
+    if version is None or version.state is not State.READY:
+        raise unavailable(f"Request for unknown model: '{name}' version {number} is not at ready state")
+    return _loaded(name, entry, number)
+
+
+def _loaded(name: str, entry: Entry, number: int) -> Model:
+    model = entry.versions[number].model
+    if model is None:
+        raise internal(f"model '{name}' version {number} is ready but has no model")
+    return model
