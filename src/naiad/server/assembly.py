@@ -87,10 +87,11 @@ def assemble(
     runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), options.in_place, workers)
     load_settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options))
     loader = Loader(models.backends, load_settings, WorkerLoader(workers))
-    repository = RepositoryManager(loader, runtime, options.model_load_thread_count)
-    repository.announce(models.found)
+    repository = RepositoryManager(loader, runtime, options.model_load_thread_count, options.model_load_retry_count)
+    control = _model_control(repository, options, models.found, loop)
     client_memory = ClientMemory(options.allow_client_shm, pool.submit)
-    core = InferenceServer(Identity(options.id, __version__), repository, logs, client_memory, options.strict_readiness)
+    identity = Identity(options.id, __version__)
+    core = InferenceServer(identity, repository, control, logs, client_memory, options.strict_readiness)
     workers.service = core
     registry = MetricsRegistry(
         counter_latencies=options.metrics_config.counter_latencies,
