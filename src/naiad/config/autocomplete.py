@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from naiad.config import schema
-from naiad.config.findings import refuse
+from naiad.config.findings import FieldPath, Finding, refuse
 from naiad.config.signature import ModelSignature, TensorSignature
 from naiad.errors import invalid_argument
 from naiad.proto import Message
@@ -42,7 +42,7 @@ def check(config: Message, signature: ModelSignature) -> None:
 
     An output may be left out of the config, an input may not. A fixed dim of the model must be written as it is.
     """
-    refuse(_differences(config, signature))
+    refuse(differences(config, signature))
 
 
 def _complete_batching(config: Message, can_batch: bool, default_max_batch_size: int) -> list[str]:
@@ -81,26 +81,37 @@ def _config_type(tensor: TensorSignature) -> str:
     return datatype.BY_NAME[tensor.datatype].config_name
 
 
-def _differences(config: Message, signature: ModelSignature) -> Iterator[str]:
+def differences(config: Message, signature: ModelSignature) -> Iterator[Finding]:
+    """Yield where a completed config and the model file differ, as `check` raises it."""
+    yield from (Finding(text, path) for path, text in _differences(config, signature))
+
+
+def _differences(config: Message, signature: ModelSignature) -> Iterator[tuple[FieldPath, str]]:
     from_batch = [name for batch_input in config.batch_input for name in batch_input.target_name]
     expected = len(config.input) + len(from_batch)
     if expected != len(signature.inputs):
         yield (
-            f"unable to load model '{config.name}', configuration expects {expected} inputs, "
-            f"model provides {len(signature.inputs)}"
+            ("input",),
+            (
+                f"unable to load model '{config.name}', configuration expects {expected} inputs, "
+                f"model provides {len(signature.inputs)}"
+            ),
         )
     for kind, written, provided in (
         ("input", config.input, signature.inputs),
         ("output", config.output, signature.outputs),
     ):
         by_name = {tensor.name: tensor for tensor in provided}
-        for tensor in written:
+        for index, tensor in enumerate(written):
             if tensor.name in by_name:
-                yield from _tensor_differences(config, kind, tensor, by_name[tensor.name])
+                texts = _tensor_differences(config, kind, tensor, by_name[tensor.name])
+                yield from (((kind, index), text) for text in texts)
             else:
-                yield _unexpected(config.name, kind, tensor.name, by_name)
+                yield (kind, index, "name"), _unexpected(config.name, kind, tensor.name, by_name)
     known = {tensor.name for tensor in signature.inputs}
-    yield from (_unexpected(config.name, "input", name, sorted(known)) for name in from_batch if name not in known)
+    for name in from_batch:
+        if name not in known:
+            yield ("batch_input",), _unexpected(config.name, "input", name, sorted(known))
 
 
 def _unexpected(model: str, kind: str, name: str, allowed: Iterable[str]) -> str:

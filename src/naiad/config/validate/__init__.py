@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from naiad.config.findings import refuse
+from naiad.config.findings import Finding, refuse
 from naiad.config.validate.batch_tensors import batch_tensor_findings
+from naiad.config.validate.ensembles import ensemble_findings
 from naiad.config.validate.general import general_findings
 from naiad.config.validate.instances import instance_findings
 from naiad.config.validate.policies import policy_findings
 from naiad.config.validate.scheduling import scheduling_findings
+from naiad.config.validate.sequences import sequence_findings
 from naiad.config.validate.tensors import tensor_findings
 from naiad.config.validate.unbuilt import refuse_unbuilt, refuse_unbuilt_scheduling
 from naiad.proto import Message
 
 __all__ = [
+    "all_findings",
     "validate",
     "validate_batch_tensors",
     "validate_general",
@@ -29,17 +32,22 @@ def validate(config: Message, model_name: str, *, gpu_count: int = 0) -> None:
     Raises INVALID_ARGUMENT that lists every mistake, UNIMPLEMENTED for what this build can't do and mustn't ignore.
     """
     refuse_unbuilt_scheduling(config)
-    refuse(
-        (
-            *general_findings(config, model_name),
-            *tensor_findings(config),
-            *batch_tensor_findings(config),
-            *scheduling_findings(config),
-            *instance_findings(config, gpu_count),
-            *policy_findings(config),
-        )
-    )
+    refuse(all_findings(config, model_name, gpu_count=gpu_count))
     refuse_unbuilt(config)
+
+
+def all_findings(config: Message, model_name: str, *, gpu_count: int = 0) -> list[Finding]:
+    """Return every mistake that the config alone shows, also of what this build can't load; see `validate`."""
+    return [
+        *general_findings(config, model_name),
+        *tensor_findings(config),
+        *batch_tensor_findings(config),
+        *scheduling_findings(config),
+        *sequence_findings(config),
+        *ensemble_findings(config),
+        *instance_findings(config, gpu_count),
+        *policy_findings(config),
+    ]
 
 
 def validate_general(config: Message, model_name: str) -> None:

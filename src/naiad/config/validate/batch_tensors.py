@@ -5,30 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from naiad.config import schema
+from naiad.config.findings import FieldPath, Finding
 from naiad.proto import Message
 
 _ALLOWED_TYPES = ("TYPE_INT32", "TYPE_FP32")
 
 
-def batch_tensor_findings(config: Message) -> Iterator[str]:
+def batch_tensor_findings(config: Message) -> Iterator[Finding]:
     """Yield a text for each mistake."""
     inputs = {tensor.name for tensor in config.input}
     outputs = {tensor.name for tensor in config.output}
-    for batch_input in config.batch_input:
-        yield from _source_findings(config.name, "batch input", batch_input, inputs)
-        yield from _type_findings(config.name, batch_input)
+    for index, batch_input in enumerate(config.batch_input):
+        path: FieldPath = ("batch_input", index)
+        for text in (*_source_texts(config.name, "batch input", batch_input, inputs), *_type_texts(config.name, batch_input)):
+            yield Finding(text, path)
     targets: set[str] = set()
-    for batch_output in config.batch_output:
-        yield from _source_findings(config.name, "batch output", batch_output, inputs)
-        for target in batch_output.target_name:
+    for index, batch_output in enumerate(config.batch_output):
+        path = ("batch_output", index)
+        yield from (Finding(text, path) for text in _source_texts(config.name, "batch output", batch_output, inputs))
+        for number, target in enumerate(batch_output.target_name):
+            where = (*path, "target_name", number)
             if target not in outputs:
-                yield f"batch output '{target}' is not an output of the model, allowed: {_list(outputs)} for {config.name}"
+                text = f"batch output '{target}' is not an output of the model, allowed: {_list(outputs)} for {config.name}"
+                yield Finding(text, where)
             if target in targets:
-                yield f"output '{target}' can be the target of one batch output only for {config.name}"
+                yield Finding(f"output '{target}' can be the target of one batch output only for {config.name}", where)
             targets.add(target)
 
 
-def _source_findings(model: str, kind: str, tensor: Message, inputs: set[str]) -> Iterator[str]:
+def _source_texts(model: str, kind: str, tensor: Message, inputs: set[str]) -> Iterator[str]:
     targets = ", ".join(tensor.target_name)
     if not tensor.target_name:
         yield f"{kind} must specify 'target_name' for {model}"
@@ -39,7 +44,7 @@ def _source_findings(model: str, kind: str, tensor: Message, inputs: set[str]) -
             yield f"{kind} '{targets}' has source_input '{source}', which is not an input, allowed: {_list(inputs)} for {model}"
 
 
-def _type_findings(model: str, batch_input: Message) -> Iterator[str]:
+def _type_texts(model: str, batch_input: Message) -> Iterator[str]:
     name = schema.enum_name(batch_input, "data_type")
     if name not in _ALLOWED_TYPES:
         targets = ", ".join(batch_input.target_name)

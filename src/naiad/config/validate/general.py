@@ -5,30 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from naiad.config.backend_name import ENSEMBLE_PLATFORM, platforms_of
+from naiad.config.findings import Finding
 from naiad.proto import Message
 
 
-def general_findings(config: Message, model_name: str) -> Iterator[str]:
+def general_findings(config: Message, model_name: str) -> Iterator[Finding]:
     """Yield a text for each mistake; `model_name` is what the model is called where it was found."""
     if not config.name:
-        yield f"model configuration must specify 'name' for {model_name}"
+        yield Finding(f"model configuration must specify 'name' for {model_name}", ("name",))
     yield from _backend_findings(config, model_name)
     if config.max_batch_size < 0:
-        yield f"'max_batch_size' must be non-negative value for {model_name}, got {config.max_batch_size}"
+        text = f"'max_batch_size' must be non-negative value for {model_name}, got {config.max_batch_size}"
+        yield Finding(text, ("max_batch_size",), "0 is for a model that doesn't batch")
 
 
-def _backend_findings(config: Message, model_name: str) -> Iterator[str]:
+def _backend_findings(config: Message, model_name: str) -> Iterator[Finding]:
     if config.platform == ENSEMBLE_PLATFORM:
         if config.backend:
-            yield f"ensemble model '{model_name}' must have empty backend, got '{config.backend}'"
+            yield Finding(f"ensemble model '{model_name}' must have empty backend, got '{config.backend}'", ("backend",))
         if not config.HasField("ensemble_scheduling"):
-            yield f"platform 'ensemble' needs 'ensemble_scheduling' for {model_name}"
+            yield Finding(f"platform 'ensemble' needs 'ensemble_scheduling' for {model_name}", ("platform",))
         return
     if not config.backend:
-        yield f"unexpected platform type '{config.platform}' for {model_name}"
+        advice = "ensemble_scheduling needs platform 'ensemble'" if config.HasField("ensemble_scheduling") else "set backend"
+        yield Finding(f"unexpected platform type '{config.platform}' for {model_name}", ("platform",), advice)
     platforms = platforms_of(config.backend)
     if platforms and config.platform not in platforms | {""}:
-        yield (
+        yield Finding(
             f"unexpected 'platform' and 'backend' pair, got:{config.platform}, {config.backend} for {model_name}; "
-            f"allowed platforms: {', '.join(sorted(platforms))}"
+            f"allowed platforms: {', '.join(sorted(platforms))}",
+            ("platform",),
         )

@@ -5,25 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from naiad.config import schema
+from naiad.config.findings import Finding
 from naiad.proto import Message
 
 MAX_INSTANCE_COUNT = 4096
 """More copies on one device are a slip of the keyboard; each is an object, so a slip must not fill the memory."""
 
 
-def instance_findings(config: Message, gpu_count: int) -> Iterator[str]:
+def instance_findings(config: Message, gpu_count: int) -> Iterator[Finding]:
     """Yield a text for each mistake; `gpu_count` is the number of GPUs that may be used, 0 without support for them."""
-    for group in config.instance_group:
-        for text in (*_count_findings(group), *_gpu_findings(group, gpu_count), *_profile_findings(config, group)):
-            yield f"instance group {group.name} of model {config.name} {text}"
+    for index, group in enumerate(config.instance_group):
+        for field, texts in (
+            ("count", _count_texts(group)),
+            ("gpus" if group.gpus else "kind", _gpu_texts(group, gpu_count)),
+            ("profile", _profile_texts(config, group)),
+        ):
+            for text in texts:
+                whole = f"instance group {group.name} of model {config.name} {text}"
+                yield Finding(whole, ("instance_group", index, field))
 
 
-def _count_findings(group: Message) -> Iterator[str]:
+def _count_texts(group: Message) -> Iterator[str]:
     if not 0 <= group.count <= MAX_INSTANCE_COUNT:
         yield f"has count {group.count}, must be from 1 to {MAX_INSTANCE_COUNT}, or 0 for the default"
 
 
-def _gpu_findings(group: Message, gpu_count: int) -> Iterator[str]:
+def _gpu_texts(group: Message, gpu_count: int) -> Iterator[str]:
     kind = schema.enum_name(group, "kind")
     if group.kind != group.KIND_GPU:
         if group.gpus:
@@ -38,7 +45,7 @@ def _gpu_findings(group: Message, gpu_count: int) -> Iterator[str]:
         )
 
 
-def _profile_findings(config: Message, group: Message) -> Iterator[str]:
+def _profile_texts(config: Message, group: Message) -> Iterator[str]:
     if group.profile and config.platform != "tensorrt_plan":
         yield f"sets profile, which only platform tensorrt_plan has, got '{config.platform}'"
     for profile in group.profile:

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from naiad.config.findings import Finding
 from naiad.proto import Message
 
 
-def scheduling_findings(config: Message) -> Iterator[str]:
+def scheduling_findings(config: Message) -> Iterator[Finding]:
     """Yield a text for each mistake. A config of any other scheduler, or of none, has none here."""
     if not config.HasField("dynamic_batching"):
         return
     batching = config.dynamic_batching
-    for text in (*_size_findings(config), *_priority_findings(batching), *_ordering_findings(batching)):
-        yield f"dynamic batching {text} for {config.name}"
+    for field, texts in (
+        ("preferred_batch_size", size_texts(batching.preferred_batch_size, config.max_batch_size)),
+        ("default_priority_level", _priority_texts(batching)),
+        ("preserve_ordering", _ordering_texts(batching)),
+    ):
+        for text in texts:
+            yield Finding(f"dynamic batching {text} for {config.name}", ("dynamic_batching", field))
 
 
-def _size_findings(config: Message) -> Iterator[str]:
-    for size in config.dynamic_batching.preferred_batch_size:
+def size_texts(sizes: Sequence[int], max_batch_size: int) -> Iterator[str]:
+    """Yield what is wrong with preferred batch sizes, without the scheduler they are of."""
+    for size in sizes:
         if size <= 0:
             yield f"preferred size must be positive, got {size}"
-        elif size > config.max_batch_size:
-            yield f"preferred size must be <= max batch size, got {size} with max_batch_size {config.max_batch_size}"
+        elif size > max_batch_size:
+            yield f"preferred size must be <= max batch size, got {size} with max_batch_size {max_batch_size}"
 
 
-def _priority_findings(batching: Message) -> Iterator[str]:
+def _priority_texts(batching: Message) -> Iterator[str]:
     levels = batching.priority_levels
     if levels > 0 and not 1 <= batching.default_priority_level <= levels:
         yield f"default priority level must be in range [1, {levels}], got {batching.default_priority_level}"
@@ -34,7 +41,7 @@ def _priority_findings(batching: Message) -> Iterator[str]:
             yield f"keys of priority_queue_policy must be {allowed}, got {level}"
 
 
-def _ordering_findings(batching: Message) -> Iterator[str]:
+def _ordering_texts(batching: Message) -> Iterator[str]:
     """An answer can't keep its place when its request may be overtaken: by priority, or because it was late."""
     if not batching.preserve_ordering:
         return
