@@ -59,6 +59,14 @@ class PreparedModel:
     seconds: float = 0.0
 
 
+class PreparationError(InferenceServerError):
+    """Why a model can't be loaded, and the versions that would have been."""
+
+    def __init__(self, error: InferenceServerError, versions: tuple[int, ...]) -> None:
+        super().__init__(error.code, error.message)
+        self.versions = versions
+
+
 class Loader:
     """Loads models; safe on several threads at once."""
 
@@ -68,10 +76,19 @@ class Loader:
         self._workers = workers
 
     def prepare(self, source: ModelSource) -> PreparedModel:
-        """Read, complete and check a model's config. Raises InferenceServerError with what to mend."""
+        """Read, complete and check a model's config.
+
+        Raises InferenceServerError with what to mend, a PreparationError when it is known which versions are meant.
+        """
         began = time.monotonic()
         config = self._read(source)
         chosen = versions.select(config, source.versions)
+        try:
+            return self._prepare(source, config, chosen, began)
+        except InferenceServerError as error:
+            raise PreparationError(error, chosen) from error
+
+    def _prepare(self, source: ModelSource, config: Any, chosen: tuple[int, ...], began: float) -> PreparedModel:
         directory = source.versions[chosen[-1]]
         backend_name.infer_backend(config, directory, source.name)
         validate.validate_general(config, source.name)

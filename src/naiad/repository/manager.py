@@ -18,7 +18,7 @@ from naiad.config.plan import ModelPlan
 from naiad.errors import InferenceServerError, invalid_argument, unavailable
 from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult
 from naiad.repository.load_threads import LoadThreads
-from naiad.repository.loader import Loader, PreparedModel
+from naiad.repository.loader import Loader, PreparationError, PreparedModel
 from naiad.repository.model import Copies, Model, Runtime
 from naiad.repository.resize import differs_in_counts_only
 from naiad.repository.states import UNLOADED, Entry, ModelTable, Origin, State, Version
@@ -164,7 +164,7 @@ class RepositoryManager(ModelTable):
         try:
             prepared = await self._attempt(f"preparing model '{source.name}'", partial(self._loader.prepare, source))
         except Exception as error:
-            raise self._failed_to_prepare(entry, source.name, _reason(error)) from error
+            raise self._failed_to_prepare(entry, source.name, error) from error
         try:
             if not (ready and await self._is_resized(entry, prepared)):
                 await self._load_versions(entry, prepared, is_reload=bool(ready))
@@ -172,9 +172,14 @@ class RepositoryManager(ModelTable):
             if prepared.spare:
                 await self._loading.run(f"ending what prepared '{source.name}'", partial(self._loader.release, prepared))
 
-    def _failed_to_prepare(self, entry: Entry, name: str, reason: str) -> InferenceServerError:
+    def _failed_to_prepare(self, entry: Entry, name: str, error: Exception) -> InferenceServerError:
+        reason = _reason(error)
         _log.error("failed to load '%s': %s", name, reason)
         if entry.ready():
+            for number in error.versions if isinstance(error, PreparationError) else ():
+                version = entry.versions.setdefault(number, Version(State.UNAVAILABLE))
+                if version.state is not State.READY:
+                    version.state, version.reason = State.UNAVAILABLE, reason
             entry.note_failed_reload(reason)
         else:
             entry.state, entry.reason = State.UNAVAILABLE, reason
@@ -343,7 +348,7 @@ class RepositoryManager(ModelTable):
         except Exception as error:
             for loaded in copies.values():
                 await self._close_copies(prepared.source.name, loaded)
-            raise self._failed_to_prepare(entry, prepared.source.name, _reason(error)) from error
+            raise self._failed_to_prepare(entry, prepared.source.name, error) from error
         for model, further in copies.items():
             for leave in model.resize(plans[model.plan.version], further):
                 self._begin(leave(partial(self._closing.run, f"closing an instance of '{model.plan.name}'")))
