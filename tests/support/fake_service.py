@@ -129,7 +129,7 @@ class FakeService:
         self._fail()
         return [region for region in self.regions.values() if name in ("", region.name)]
 
-    def register_cuda_region(self, name: str, raw_handle: bytes, device_id: int, byte_size: int) -> None:
+    async def register_cuda_region(self, name: str, raw_handle: bytes, device_id: int, byte_size: int) -> None:
         self._fail()
         self.cuda_handles.append((name, raw_handle, device_id, byte_size))
 

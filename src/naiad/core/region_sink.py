@@ -1,6 +1,7 @@
 """The step between a model's response and the frontend that puts outputs into clients' shared memory.
 
-Owns the copy, on a thread when it is large, the order of responses meanwhile, and when the regions are free again.
+Owns the copy, on a thread when it is large or goes to a GPU, the order of responses meanwhile, and when the regions are free
+again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections import deque
 from collections.abc import Callable
 
 from naiad.errors import InferenceServerError, internal
-from naiad.memory.client_regions.region import LARGE_BYTES, Region
+from naiad.memory.client_regions.region import LARGE_BYTES
+from naiad.memory.client_regions.registry import AnyRegion
 from naiad.request.call import RegionSlice
 from naiad.request.responder import ResponseSink
 from naiad.request.response import InferResponse, OutputTensor
@@ -29,24 +31,31 @@ _log = logging.getLogger("naiad.core")
 class RegionSink:
     """Passes responses on with the placed outputs written into their regions. Loop thread only."""
 
-    __slots__ = ("_has_ended", "_is_writing", "_places", "_resumed", "_run_on_thread", "_sink", "_waiting")
+    __slots__ = ("_has_ended", "_is_writing", "_on_free", "_places", "_resumed", "_run_on_thread", "_sink", "_waiting")
 
     def __init__(self, sink: ResponseSink, run_on_thread: RunOnThread) -> None:
         self._sink = sink
         self._run_on_thread = run_on_thread
-        self._places: dict[str, tuple[Region, RegionSlice]] = {}
+        self._places: dict[str, tuple[AnyRegion, RegionSlice]] = {}
         self._waiting: deque[tuple[InferResponse | None, bool]] = deque()
         self._resumed: list[Callable[[], None]] = []
         self._is_writing = False
         self._has_ended = False
+        self._on_free: Callable[[], None] | None = None
 
-    def place(self, output_name: str, region: Region, piece: RegionSlice) -> None:
+    def place(self, output_name: str, region: AnyRegion, piece: RegionSlice) -> None:
         """Say where an output goes; of an output that is listed twice the last place counts."""
         region.hold()
         before = self._places.get(output_name)
         self._places[output_name] = (region, piece)
         if before is not None:
             before[0].release()
+
+    def when_free(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when the request has ended and nothing is written any more, at once when that is so."""
+        self._on_free = callback
+        if self._has_ended:
+            self.release()
 
     def release(self) -> None:
         """Give the regions back: nothing is written any more. Does nothing the second time."""
@@ -56,6 +65,9 @@ class RegionSink:
             for region, _ in self._places.values():
                 region.release()
             self._places = {}
+            on_free, self._on_free = self._on_free, None
+            if on_free is not None:
+                on_free()
 
     def send(self, response: InferResponse | None, is_final: bool) -> None:
         """See `ResponseSink.send`."""
@@ -65,7 +77,7 @@ class RegionSink:
             self._waiting.append((response, is_final))
         elif response is None or not any(output.name in self._places for output in response.outputs):
             self._pass_on(response, is_final)
-        elif sum(_size_bytes(output) for output in response.outputs if output.name in self._places) > LARGE_BYTES:
+        elif self._is_slow(response):
             self._write_on_thread(response, is_final)
         else:
             self._end_write(response, is_final, self._write(response))
@@ -82,6 +94,11 @@ class RegionSink:
             self._resumed.append(callback)
             return False
         return self._sink.when_writable(callback)
+
+    def _is_slow(self, response: InferResponse) -> bool:
+        placed = [output for output in response.outputs if output.name in self._places]
+        is_on_device = any(self._places[output.name][0].is_on_device for output in placed)
+        return is_on_device or sum(map(_size_bytes, placed)) > LARGE_BYTES
 
     def _write_on_thread(self, response: InferResponse, is_final: bool) -> None:
         self._is_writing = True
@@ -135,7 +152,7 @@ def _size_bytes(output: OutputTensor) -> int:
     return LARGE_BYTES + 1 if array.size > _MANY_STRINGS else sum(map(len, array.flat))
 
 
-def _write_output(output: OutputTensor, region: Region, piece: RegionSlice) -> None:
+def _write_output(output: OutputTensor, region: AnyRegion, piece: RegionSlice) -> None:
     data = bytes_of(output.array)
     if len(data) > piece.size_bytes:
         raise internal(

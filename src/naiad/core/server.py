@@ -251,9 +251,9 @@ class InferenceServer:
         """See `InferenceService.system_regions`."""
         return self._client_memory.system_regions(name)
 
-    def register_cuda_region(self, name: str, raw_handle: bytes, device_id: int, byte_size: int) -> None:
+    async def register_cuda_region(self, name: str, raw_handle: bytes, device_id: int, byte_size: int) -> None:
         """See `InferenceService.register_cuda_region`."""
-        self._client_memory.register_cuda_region(name, raw_handle, device_id, byte_size)
+        await self._client_memory.register_cuda_region(name, raw_handle, device_id, byte_size)
 
     def unregister_cuda_region(self, name: str) -> None:
         """See `InferenceService.unregister_cuda_region`."""

@@ -168,11 +168,16 @@ class InferenceService(Protocol):
     def system_regions(self, name: str) -> list[SystemRegion]:
         """Return that region, or all for "". Raises NOT_FOUND for a name that isn't registered."""
 
-    def register_cuda_region(self, name: str, raw_handle: bytes, device_id: int, byte_size: int) -> None:
-        """Refuse: INVALID_ARGUMENT, as no GPU is supported. UNIMPLEMENTED where the operator doesn't allow it."""
+    async def register_cuda_region(self, name: str, raw_handle: bytes, device_id: int, byte_size: int) -> None:
+        """Know the first `byte_size` bytes of what another process has exported as `raw_handle`, an IPC handle of 64 bytes,
+        from the GPU `device_id` as the region `name`; returns when it is open.
+
+        Raises UNIMPLEMENTED where the operator doesn't allow it, ALREADY_EXISTS for a name in use, INVALID_ARGUMENT for a
+        handle, GPU or size that can't be and where there is no GPU, INTERNAL for a handle that can't be opened.
+        """
 
     def unregister_cuda_region(self, name: str) -> None:
-        """Do nothing, as there is no such region. UNIMPLEMENTED where the operator doesn't allow it."""
+        """Forget that region, if there is one, or all for ""; requests that use it go on. UNIMPLEMENTED where not allowed."""
 
     def cuda_regions(self, name: str) -> list[CudaRegion]:
-        """Return none for "". Raises NOT_FOUND for any name."""
+        """Return that region, or all for "". Raises NOT_FOUND for a name that isn't registered."""

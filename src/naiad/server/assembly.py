@@ -14,6 +14,7 @@ from naiad.backends.table import BackendTable
 from naiad.clock import LoopClock
 from naiad.config.options import ServerOptions
 from naiad.core.client_memory import ClientMemory
+from naiad.core.cuda_memory import CudaMemory
 from naiad.core.server import Identity, InferenceServer, LogControl
 from naiad.execution.placement import TurnBudget
 from naiad.execution.process.context import WorkerHost
@@ -89,7 +90,7 @@ def assemble(
     loader = Loader(models.backends, load_settings, WorkerLoader(workers))
     repository = RepositoryManager(loader, runtime, options.model_load_thread_count, options.model_load_retry_count)
     control = _model_control(repository, options, models.found, loop)
-    client_memory = ClientMemory(options.allow_client_shm, pool.submit)
+    client_memory = ClientMemory(options.allow_client_shm, pool.submit, CudaMemory())
     identity = Identity(options.id, __version__)
     core = InferenceServer(identity, repository, control, logs, client_memory, options.strict_readiness)
     workers.service = core

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fake_device_memory import FakeDeviceMemory
 from posix_object import PosixObject
 
 from naiad.core.client_memory import ClientMemory, uses_regions
@@ -29,7 +30,7 @@ def key():
 
 @pytest.fixture
 def memory(key):
-    made = ClientMemory(True, lambda job: job()())
+    made = ClientMemory(True, lambda job: job()(), FakeDeviceMemory())
     made.register_system_region("r", key, 0, SIZE)
     yield made
     made.release_all()

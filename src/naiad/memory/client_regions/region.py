@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 
 from naiad.errors import InferenceServerError, internal, invalid_argument
+from naiad.memory.client_regions.piece import check_piece
 from naiad.memory.client_regions.posix_object import open_object
 
 # Copying as much takes some 0.2 ms of the event loop.
@@ -34,6 +35,7 @@ class Region:
     """
 
     __slots__ = ("_discard", "_fd", "_memory", "_users", "key", "name", "offset", "size_bytes")
+    is_on_device = False
 
     def __init__(self, name: str, key: str, offset: int, size_bytes: int, discard: Discard | None = None) -> None:
         """Open and map it. Raises INVALID_ARGUMENT for a bad key, offset or size, INTERNAL when the system doesn't open it."""
@@ -74,16 +76,7 @@ class Region:
 
     def check_range(self, offset: int, size_bytes: int) -> None:
         """Raise INVALID_ARGUMENT unless `size_bytes` bytes from `offset` lie in the region and its object still has them."""
-        if offset >= self.size_bytes:
-            raise invalid_argument(
-                f"Invalid offset for shared memory region: '{self.name}', offset {offset} must be less than the region's "
-                f"{self.size_bytes} bytes"
-            )
-        if offset + size_bytes > self.size_bytes:
-            raise invalid_argument(
-                f"Invalid offset + byte size for shared memory region: '{self.name}', offset {offset} + byte size {size_bytes} "
-                f"exceeds the region's {self.size_bytes} bytes"
-            )
+        check_piece(self.name, self.size_bytes, offset, size_bytes)
         if os.fstat(self._fd).st_size < self.offset + offset + size_bytes:
             raise self._shrunk()
 

@@ -100,9 +100,9 @@ def cuda_status(service: InferenceService, request: Message) -> Message:
     return response
 
 
-def cuda_register(service: InferenceService, request: Message) -> Message:
-    """Register a region of GPU memory."""
-    service.register_cuda_region(request.name, request.raw_handle, request.device_id, request.byte_size)
+async def cuda_register(service: InferenceService, request: Message) -> Message:
+    """Register a region of GPU memory; returns when it is open."""
+    await service.register_cuda_region(request.name, request.raw_handle, request.device_id, request.byte_size)
     return message_class("inference.CudaSharedMemoryRegisterResponse")()
 
 

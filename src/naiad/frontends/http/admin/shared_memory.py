@@ -55,7 +55,7 @@ async def register_cuda(question: Question) -> Response:
     if not isinstance(handle, dict):
         raise invalid_argument(f"'raw_handle' must be an object, got {type_name(handle)}")
     device_id, byte_size = _unsigned(members, "device_id"), _unsigned(members, "byte_size")
-    question.service.register_cuda_region(question.region, _base64(handle), device_id, byte_size)
+    await question.service.register_cuda_region(question.region, _base64(handle), device_id, byte_size)
     return empty_answer()
 
 
