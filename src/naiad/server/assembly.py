@@ -20,6 +20,7 @@ from naiad.execution.placement import TurnBudget
 from naiad.execution.process.context import WorkerHost
 from naiad.execution.process.life.settings import settings_of
 from naiad.execution.threads import ThreadPool
+from naiad.frontends.access import AccessRules
 from naiad.frontends.api_keys import ApiKeys
 from naiad.frontends.grpc.listener import GrpcListener
 from naiad.frontends.grpc.web.app import GrpcWebApp
@@ -143,7 +144,7 @@ def _service_listeners(
         http_options = _http_options(options, api_keys)
         app = create_app(core, http_options)
         if web is not None and options.grpc_web:
-            app = GrpcWebApp(web, app)
+            app = GrpcWebApp(web, AccessRules(http_options.restricted), app)
         http = HttpListener(HttpSite(core, http_options, app, loop), None if sockets.is_one else sockets.http)
     if sockets.http is not None and sockets.is_one and http and grpc:
         silence_s, most = options.http_keep_alive_timeout_secs, options.http_max_connections

@@ -227,6 +227,17 @@ def test_restricted_protocols_are_restricted_here_too(ask):
     assert "none came" in allowed.text
 
 
+def test_what_is_restricted_on_the_http_port_is_no_way_around_it(tmp_path, serve, connect):
+    write_grpc_models(tmp_path, "echo")
+    server = serve(tmp_path, "--http-restricted-api=inference,model-repository:admin-key=s3cret")
+    data = frame(echo_request(1).SerializeToString())
+    refused = sent(connect(server), call(INFER, data))
+    assert (refused.status, refused.text) == (14, "This API is restricted, expecting header 'admin-key'")
+    assert sent(connect(server), call("RepositoryIndex", frame(b""))).status == 14
+    assert sent(connect(server), call("ServerLive", frame(b""))).status == 0
+    assert sent(connect(server), call(INFER, data, BINARY, "admin-key: s3cret")).status == 0
+
+
 def test_an_api_key_is_needed_here_too(tmp_path, serve, connect):
     write_grpc_models(tmp_path, "echo")
     server = serve(tmp_path, "--api-key=first-key-0123456789", f"--http-cors-origin={ORIGIN}")

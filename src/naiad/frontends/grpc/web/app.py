@@ -9,6 +9,7 @@ import re
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from naiad.frontends.access import AccessRules
 from naiad.frontends.grpc.call import Metadata
 from naiad.frontends.grpc.site import GrpcSite
 from naiad.frontends.grpc.web.call import WebCall
@@ -33,10 +34,14 @@ _HTTP_FIELDS = frozenset(
 
 
 class GrpcWebApp:
-    """See the module. Loop thread only. It needs `raw_path` and header names in lower case in the scope."""
+    """See the module. Loop thread only. It needs `raw_path` and header names in lower case in the scope.
 
-    def __init__(self, site: GrpcSite, otherwise: ASGIApp) -> None:
+    What `http_access` restricts on this port, it restricts of RPCs too, besides gRPC's own rules.
+    """
+
+    def __init__(self, site: GrpcSite, http_access: AccessRules, otherwise: ASGIApp) -> None:
         self._site = site
+        self._http_access = http_access
         self._otherwise = otherwise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,7 +51,8 @@ class GrpcWebApp:
             await self._otherwise(scope, receive, send)
             return
         metadata = _metadata(scope["raw_path"], scope["headers"])
-        await WebCall(self._site, self._site.head(metadata), metadata, types).serve(receive, send)
+        call = WebCall(self._site, self._http_access, self._site.head(metadata), metadata, types)
+        await call.serve(receive, send)
 
 
 def _types(scope: Scope) -> MediaTypes | None:

@@ -14,6 +14,7 @@ from typing import Any
 from starlette.types import Receive, Send
 
 from naiad.errors import Code, InferenceServerError, internal, unavailable, unimplemented
+from naiad.frontends.access import AccessRules
 from naiad.frontends.grpc.call import MAX_UNREAD_BYTES, SHUTTING_DOWN, Metadata, Rpc
 from naiad.frontends.grpc.fault import logged_fault
 from naiad.frontends.grpc.site import GrpcSite
@@ -41,6 +42,7 @@ class WebCall:
         "_deadline",
         "_decoder",
         "_head",
+        "_http_access",
         "_is_held",
         "_is_over",
         "_max_unread_bytes",
@@ -57,8 +59,9 @@ class WebCall:
         "metadata",
     )
 
-    def __init__(self, site: GrpcSite, head: CallHead, metadata: Metadata, types: MediaTypes) -> None:
+    def __init__(self, site: GrpcSite, http_access: AccessRules, head: CallHead, metadata: Metadata, types: MediaTypes) -> None:
         self._site = site
+        self._http_access = http_access
         self._head = head
         self.metadata = metadata
         self._types = types
@@ -136,6 +139,9 @@ class WebCall:
                 raise head.error
             self._check_not_packed_whole()
             method = site.method(head.path, self.metadata)
+            refusal = self._http_access.check(method.category, self.metadata)
+            if refusal is not None:
+                raise unavailable(refusal.text)
             self._max_unread_bytes = method.max_unread_bytes
             if head.timeout_s is not None:
                 if head.timeout_s < _EXPIRED_SECONDS:

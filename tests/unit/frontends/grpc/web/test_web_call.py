@@ -12,6 +12,7 @@ from grpc_pair import Recorded, echo
 from grpc_web import BINARY, TEXT, Answer, answer, body, frame
 
 from naiad.errors import InferenceServerError, unavailable
+from naiad.frontends.access import AccessRules
 from naiad.frontends.grpc.call import RpcMethod
 from naiad.frontends.grpc.options import GrpcOptions
 from naiad.frontends.grpc.site import GrpcSite
@@ -75,7 +76,7 @@ class Host:
         ]
         methods.append(RpcMethod(b"/t.T/Gather", "inference", lambda transport: self._note(Gathering(transport))))
         self.site = GrpcSite(methods, options, asyncio.get_running_loop())
-        self.app = GrpcWebApp(self.site, self._otherwise)
+        self.app = GrpcWebApp(self.site, AccessRules(()), self._otherwise)
         self.others = 0
 
     def _start(self, transport: Any, how: Any) -> Recorded:
