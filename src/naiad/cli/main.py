@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import click
 
 from naiad import __version__
+from naiad.cli.check import check_command
+from naiad.cli.config import config_group
 from naiad.cli.serve import serve_command
 from naiad.cli.version import version_command
 from naiad.errors import InferenceServerError
@@ -23,7 +25,7 @@ def command_group() -> click.Group:
     """Return the `naiad` command with all its commands."""
     group = click.Group(
         "naiad",
-        commands=[serve_command(), version_command()],
+        commands=[serve_command(), check_command(), config_group(), version_command()],
         help="A model inference server in pure Python, wire-compatible with NVIDIA Triton Inference Server.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )

@@ -1,0 +1,191 @@
+"""The way of one model from its file to its plans, as `repository.loader` goes it, but on past mistakes, to find them all.
+
+Owns that order. Loads models of backends in this process once, to hear what they say to the config, and lets go of them again;
+never runs a user's code, so what a Python model's `auto_complete_config` adds stays unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from naiad.backends.base import Backend, ModelFiles
+from naiad.backends.table import AnyBackend, BackendTable
+from naiad.config import autocomplete, backend_name, compile, pbtxt, positions, validate
+from naiad.config.defaults import normalise
+from naiad.config.findings import FieldPath, Finding
+from naiad.config.plan import ModelPlan
+from naiad.config.validate.unbuilt import refuse_unbuilt, refuse_unbuilt_scheduling
+from naiad.errors import InferenceServerError, invalid_argument
+from naiad.proto import message_class
+from naiad.repository import versions
+from naiad.repository.check.model import CheckedModel, Stage
+from naiad.repository.layout import ModelSource
+from naiad.repository.loader import DEFAULT_MAX_BATCH_SIZE_SETTING, LoadSettings, is_isolated
+
+FROM_FILE = "file"
+FROM_FOLDER = "name of the folder"
+FROM_FILE_NAME = "name of the model file"
+FROM_MODEL = "auto-complete from the model file"
+FROM_DEFAULTS = "default"
+
+
+def check_source(source: ModelSource, backends: BackendTable, settings: LoadSettings) -> CheckedModel:
+    """Return what there is to say of one model; ensembles are to be compared with their steps' models afterwards. Blocking."""
+    return _Check(source, backends, settings).run()
+
+
+class _Check:
+    """One model's check."""
+
+    def __init__(self, source: ModelSource, backends: BackendTable, settings: LoadSettings) -> None:
+        self._model = CheckedModel(source)
+        self._source = source
+        self._backends = backends
+        self._settings = settings
+
+    def run(self) -> CheckedModel:
+        model = self._model
+        try:
+            config = self._read()
+        except InferenceServerError as error:
+            model.add_error(Finding(error.message))
+            return model
+        model.config = config
+        self._keep(FROM_FILE)
+        self._name(config)
+        chosen = self._versions(config)
+        directory = self._source.versions[chosen[-1]] if chosen else self._source.directory
+        backend = self._backend(config, directory)
+        self._complete(config, backend, directory)
+        normalise(config, default_instance_count=backend.default_instance_count if backend else 1)
+        self._keep(FROM_DEFAULTS)
+        self._validate(config)
+        if not model.errors:
+            self._compile(config, backend, chosen)
+        return model
+
+    def _read(self) -> Any:
+        path = self._source.config_file
+        if path is None:
+            if not self._settings.is_auto_complete:
+                raise invalid_argument(f"model configuration is not provided for model '{self._source.name}'")
+            return message_class("inference.ModelConfig")()
+        config = pbtxt.read_config(path)
+        self._model.positions = positions.field_positions(path.read_text(encoding="utf-8-sig"))
+        return config
+
+    def _keep(self, origin: str) -> None:
+        copy = message_class("inference.ModelConfig")()
+        copy.CopyFrom(self._model.config)
+        self._model.stages.append(Stage(origin, copy))
+
+    def _name(self, config: Any) -> None:
+        source = self._source
+        if source.file_name:
+            config.default_model_filename = source.file_name
+        config.name = config.name or source.name
+        if config.name != source.name:
+            text = f"unexpected directory name '{source.name}' for model '{config.name}', directory name must equal model name"
+            self._model.add_error(Finding(text, ("name",), f"set name to '{source.name}' or remove it"))
+        self._keep(FROM_FOLDER)
+
+    def _versions(self, config: Any) -> tuple[int, ...]:
+        try:
+            return versions.select(config, self._source.versions)
+        except InferenceServerError as error:
+            self._error(error, ("version_policy",), "make a folder 1 with the model's file in it")
+            return ()
+
+    def _backend(self, config: Any, directory: Path) -> AnyBackend | None:
+        try:
+            backend_name.infer_backend(config, directory, self._source.name)
+            self._keep(FROM_FILE_NAME)
+            if not config.backend:
+                return None
+            return self._backends.find(config.backend, config.runtime)
+        except InferenceServerError as error:
+            self._error(error, ("backend",))
+            return None
+
+    def _complete(self, config: Any, backend: AnyBackend | None, directory: Path) -> None:
+        if backend is None or not self._settings.is_auto_complete or (config.input and config.output):
+            return
+        if is_isolated(backend):
+            text = f"auto_complete_config of model '{config.name}' isn't run here: what it adds isn't checked"
+            self._model.add_warning(Finding(text, ("backend",)))
+            return
+        try:
+            files = self._files(config, directory, backend)
+            signature = cast("type[Backend]", backend).signature(files)
+            if signature is not None:
+                for warning in autocomplete.complete(config, signature, self._default_batch_size(files)):
+                    self._model.add_warning(Finding(warning, ("max_batch_size",)))
+                self._keep(FROM_MODEL)
+        except InferenceServerError as error:
+            self._error(error, ("max_batch_size",) if "max_batch_size" in error.message else ("backend",))
+
+    def _default_batch_size(self, files: ModelFiles) -> int:
+        text = files.settings.get(DEFAULT_MAX_BATCH_SIZE_SETTING, str(autocomplete.DEFAULT_MAX_BATCH_SIZE))
+        if not text.isascii() or not text.isdigit():
+            raise invalid_argument(
+                f"--backend-config {DEFAULT_MAX_BATCH_SIZE_SETTING} is '{text}', must be a whole number >= 0"
+            )
+        return int(text)
+
+    def _files(self, config: Any, directory: Path, backend: AnyBackend) -> ModelFiles:
+        return ModelFiles(
+            config.name,
+            directory / config.default_model_filename,
+            {name: parameter.string_value for name, parameter in config.parameters.items()},
+            self._settings.of_backend(backend.name),
+            self._source.directory,
+        )
+
+    def _validate(self, config: Any) -> None:
+        model = self._model
+        for finding in validate.all_findings(config, self._source.name):
+            model.add_error(finding)
+        self._try(refuse_unbuilt_scheduling, config, (config.WhichOneof("scheduling_choice") or "",))
+        self._try(refuse_unbuilt, config, ())
+        for name in compile.unused_fields(config):
+            path = next((path for path in model.positions if _names(path)[: name.count(".") + 1] == name.split(".")), ())
+            model.add_warning(Finding(f"field '{name}' has no effect in this build", path))
+
+    def _try(self, refuse: Callable[[Any], None], config: Any, path: FieldPath) -> None:
+        try:
+            refuse(config)
+        except InferenceServerError as error:
+            self._error(error, path)
+
+    def _compile(self, config: Any, backend: AnyBackend | None, chosen: tuple[int, ...]) -> None:
+        """Make the plans; whether the model's file fits them is its backend's to say."""
+        source = self._source
+        try:
+            for version in chosen:
+                directory = source.versions[version]
+                plan = compile.compile_plan(config, version=version, directory=source.directory, version_directory=directory)
+                self._model.plans.append(plan)
+                if backend is not None:
+                    _try_model(backend, plan, self._files(config, directory, backend))
+        except Exception as error:
+            # Whatever a backend raises is the answer that is looked for.
+            self._model.plans.clear()
+            self._error(error)
+
+    def _error(self, error: Exception, path: FieldPath = (), advice: str = "") -> None:
+        text = error.message if isinstance(error, InferenceServerError) else f"{type(error).__name__}: {error}"
+        self._model.add_error(Finding(text, path, advice))
+
+
+def _try_model(backend: AnyBackend, plan: ModelPlan, files: ModelFiles) -> None:
+    """Load one copy, or see that there is a program where loading would run it. Raises what the backend raises."""
+    if not is_isolated(backend):
+        cast("type[Backend]", backend).load(plan, plan.instances[0], files).close()
+    elif backend.name == "python" and not files.path.is_file():
+        raise invalid_argument(f"model '{plan.name}' version {plan.version}: there is no file {files.path}")
+
+
+def _names(path: FieldPath) -> list[str]:
+    return [part for part in path if isinstance(part, str)]
