@@ -1,7 +1,7 @@
 """Threads for blocking work on models: reading repositories, loading, closing.
 
-Owns how many work at once, and that work which takes long, or hangs, doesn't keep others waiting. A thread lives as long as its
-work; the process doesn't wait for it when it ends.
+Owns how many work at once, and that work which takes long, or hangs, doesn't keep others waiting. Work goes to the thread that
+was last used, as each thread has memory of its own that it keeps. The process doesn't wait for them when it ends.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -23,7 +24,7 @@ _log = logging.getLogger("naiad.repository")
 
 
 class _Job:
-    __slots__ = ("future", "is_counted", "timer", "what", "work")
+    __slots__ = ("future", "is_counted", "thread", "timer", "what", "work")
 
     def __init__(self, what: str, work: Callable[[], Any], future: asyncio.Future[Any]) -> None:
         self.what = what
@@ -31,6 +32,11 @@ class _Job:
         self.future = future
         self.is_counted = False
         self.timer: asyncio.TimerHandle | None = None
+        self.thread: _Jobs | None = None
+
+
+_Jobs = SimpleQueue[_Job | None]
+"""What a thread is to do, and by which it is known."""
 
 
 class LoadThreads:
@@ -42,6 +48,15 @@ class LoadThreads:
         self._long_s = long_s
         self._waiting: deque[_Job] = deque()
         self._counted = 0
+        self._idle: list[_Jobs] = []
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Let the threads end after what they do."""
+        self._is_closed = True
+        for jobs in self._idle:
+            jobs.put(None)
+        self._idle.clear()
 
     async def run(self, what: str, work: Callable[[], T]) -> T:
         """Return what `work` returns, or raise what it raises; `what` names it in the log ("loading: m:1").
@@ -62,9 +77,23 @@ class LoadThreads:
             self._counted += 1
             job.is_counted = True
             job.timer = self._loop.call_later(self._long_s, self._on_long, job)
-            threading.Thread(target=self._work, args=(job,), name="naiad-load", daemon=True).start()
+            job.thread = self._idle.pop() if self._idle else self._started()
+            job.thread.put(job)
 
-    def _work(self, job: _Job) -> None:
+    def _started(self) -> _Jobs:
+        jobs: _Jobs = SimpleQueue()
+        threading.Thread(target=self._serve, args=(jobs,), name="naiad-load", daemon=True).start()
+        return jobs
+
+    def _serve(self, jobs: _Jobs) -> None:
+        while (job := jobs.get()) is not None:
+            is_open = self._work(job)
+            del job
+            if not is_open:
+                return
+
+    def _work(self, job: _Job) -> bool:
+        """Do a piece of work and say so; return whether there is still a server to say it to."""
         try:
             end = partial(_set_result, job.future, job.work())
         except Exception as error:
@@ -76,10 +105,17 @@ class LoadThreads:
             self._loop.call_soon_threadsafe(self._end, job, end)
         except RuntimeError:
             _log.warning("%s has ended after the server", job.what)
+            return False
+        return True
 
     def _end(self, job: _Job, end: Callable[[], None]) -> None:
         if job.timer is not None:
             job.timer.cancel()
+        assert job.thread is not None
+        if self._is_closed or len(self._idle) >= self._limit:
+            job.thread.put(None)
+        else:
+            self._idle.append(job.thread)
         self._uncount(job)
         end()
 

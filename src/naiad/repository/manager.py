@@ -40,7 +40,7 @@ class _Turn:
 
 class RepositoryManager(ModelTable):
     """See the module. `on_change` is called after each change of what can be looked up; `on_ready` with each new model,
-    `on_gone` with each that no longer serves.
+    `on_gone` with each that no longer serves, `on_closed` on a thread when one has been given back.
 
     A loaded model goes on serving until another copy of it can take its place: nothing is refused in between.
     """
@@ -60,6 +60,7 @@ class RepositoryManager(ModelTable):
         self.on_change: Callable[[], None] = lambda: None
         self.on_ready: Callable[[Model], None] = lambda _model: None
         self.on_gone: Callable[[Model], None] = lambda _model: None
+        self.on_closed: Callable[[], None] = _no_one
 
     def announce(self, found: ScanResult) -> None:
         """Make the models of a scan known before they are loaded, so that a look-up says LOADING and not unknown."""
@@ -131,6 +132,8 @@ class RepositoryManager(ModelTable):
                 self._retire(entry, number)
         if self._tasks:
             await asyncio.wait(self._tasks)
+        self._loading.close()
+        self._closing.close()
 
     async def kill(self) -> None:
         """End every worker process at once, in place of `close`."""
@@ -314,6 +317,7 @@ class RepositoryManager(ModelTable):
         except Exception:
             _log.exception("closing model '%s' version %d failed", name, number)
         self._leaving.discard(model)
+        await self._closing.run(f"giving back memory of '{name}'", self.on_closed)
         if model.upload is not None:
             model.upload.let_go()
         if version is not None and version.state is State.UNLOADING:

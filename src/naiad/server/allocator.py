@@ -26,3 +26,17 @@ def keep_freed_memory() -> bool:
         return False
     is_set = mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT_BLOCK_BYTES) and mallopt(_M_TRIM_THRESHOLD, MOST_KEPT_BYTES)
     return bool(is_set)
+
+
+def give_back_freed_memory() -> None:
+    """Give the pages of freed blocks back to the system, but for what `keep_freed_memory` keeps at the end of the heap.
+
+    Each thread that loads a model may get a heap of its own, in which the weights of models that are gone would stay. Takes
+    milliseconds; for threads that aren't the loop's.
+    """
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return
+    trim.argtypes = [ctypes.c_size_t]
+    trim(MOST_KEPT_BYTES)

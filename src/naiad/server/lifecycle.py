@@ -52,7 +52,6 @@ class Lifecycle:
         """Close connections and models, after `drain`."""
         await self.close_listeners()
         await self._server.control.close()
-        await self._server.repository.close()
         self._server.core.release_regions()
         self._server.pool.close()
 

@@ -83,6 +83,7 @@ class _Process:
         self._sockets = sockets
         self._loop = loop
         self._server = assembly.assemble(options, models, sockets, logs, loop)
+        self._server.repository.on_closed = allocator.give_back_freed_memory
         self._life = Lifecycle(self._server, options)
         self._stop_wanted = asyncio.Event()
         self._interrupts = 0

@@ -114,12 +114,16 @@ class ModelControl:
         self._repository.stop_loading()
 
     async def close(self) -> None:
-        """Wait a moment for loads that were cut short; one that hangs is left to its thread."""
+        """Give every model back. Loads that were cut short have a moment; one that hangs is left to its thread."""
         self.stop()
         if self._tasks:
             _, hanging = await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
             for task in hanging:
                 task.cancel()
+        await self._repository.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
+        self._looking.close()
 
     def _check(self, name: str) -> None:
         if self._settings.mode != "explicit":

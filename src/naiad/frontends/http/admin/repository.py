@@ -5,6 +5,7 @@ Owns how their bodies are read. What may be loaded, and when, is the service's.
 
 from __future__ import annotations
 
+import asyncio
 import binascii
 from base64 import b64decode
 from typing import Any
@@ -18,6 +19,8 @@ from naiad.frontends.printable import printable
 from naiad.request.service import IndexEntry
 
 _FILE_PREFIX = "file:"
+# The files of a model may take long to decode.
+_LARGE_BYTES = 64 << 10
 
 
 async def index(question: Question) -> Response:
@@ -29,7 +32,10 @@ async def index(question: Question) -> Response:
 async def load(question: Question) -> Response:
     """Load or reload; answers when the model is ready."""
     _refuse_repository(question)
-    parameters = {key: _load_parameter(key, value) for key, value in _parameters(question.body).items()}
+    if len(question.body) > _LARGE_BYTES:
+        parameters = await asyncio.to_thread(_load_parameters, question.body)
+    else:
+        parameters = _load_parameters(question.body)
     await question.service.load_model(question.model, parameters)
     return empty_answer()
 
@@ -64,6 +70,10 @@ def _flag(members: dict[str, Any], name: str) -> bool:
     if not isinstance(value, bool):
         raise invalid_argument(f"'{name}' must be true or false, got {type_name(value)}")
     return value
+
+
+def _load_parameters(body: bytes) -> dict[str, str | bytes]:
+    return {key: _load_parameter(key, value) for key, value in _parameters(body).items()}
 
 
 def _load_parameter(key: str, value: Any) -> str | bytes:
