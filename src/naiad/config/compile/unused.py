@@ -15,8 +15,10 @@ from naiad.proto import Message
 UNUSED_FIELDS = (
     "runtime",
     "cc_model_filenames",
+    "optimization.graph",
     "optimization.priority",
     "optimization.cuda",
+    "optimization.execution_accelerators",
     "optimization.gather_kernel_buffer_threshold",
     "optimization.eager_batching",
     "input.is_shape_tensor",
@@ -32,16 +34,19 @@ UNUSED_FIELDS = (
     "response_cache.enable",
     "model_metrics",
 )
+_USED_BY_ONNX = frozenset({"optimization.graph", "optimization.execution_accelerators"})
 
 
 def unused_fields(config: Message) -> list[str]:
     """Return the paths of the fields that are set and have no effect yet, in the table's order."""
-    return [path for path in UNUSED_FIELDS if _is_set(config, path.split(".")) and not _is_used_runtime(config, path)]
+    return [path for path in UNUSED_FIELDS if _is_set(config, path.split(".")) and not _is_used_by_backend(config, path)]
 
 
-def _is_used_runtime(config: Message, path: str) -> bool:
-    """Return whether it is the runtime of Python-based backends: a native library is what has no effect."""
-    return path == "runtime" and config.runtime == "model.py"
+def _is_used_by_backend(config: Message, path: str) -> bool:
+    """Return whether the model's own backend acts on it: ONNX Runtime on how graphs run, Python-based ones on their runtime."""
+    if path in _USED_BY_ONNX:
+        return bool(config.backend == "onnxruntime")
+    return bool(path == "runtime" and config.runtime == "model.py")
 
 
 def _is_set(message: Message, names: list[str]) -> bool:

@@ -1,0 +1,141 @@
+"""Every field of ModelConfig does something, is refused, or is warned about: none is ignored in silence.
+
+A field that is new in the descriptor fails here until someone says which of these it is.
+"""
+
+import pytest
+
+from naiad.config import schema
+from naiad.config.compile.unused import UNUSED_FIELDS, unused_fields
+from naiad.config.validate.unbuilt import refuse_unbuilt, refuse_unbuilt_scheduling
+from naiad.errors import Code, InferenceServerError
+from naiad.proto import message_class
+
+DOES_SOMETHING = (
+    "name",
+    "platform",
+    "backend",
+    "version_policy.latest.num_versions",
+    "version_policy.all",
+    "version_policy.specific.versions",
+    "max_batch_size",
+    *(f"{side}.{field}" for side in ("input", "output") for field in ("name", "data_type", "dims", "reshape.shape")),
+    "input.optional",
+    "input.allow_ragged_batch",
+    "output.label_filename",
+    *(f"instance_group.{field}" for field in ("name", "count", "gpus", "kind", "passive")),
+    "default_model_filename",
+    "metric_tags",
+    "parameters.string_value",
+    *(
+        f"dynamic_batching.{field}"
+        for field in (
+            "preferred_batch_size",
+            "max_queue_delay_microseconds",
+            "preserve_ordering",
+            "priority_levels",
+            "default_priority_level",
+        )
+    ),
+    *(
+        f"dynamic_batching.{policy}.{field}"
+        for policy in ("default_queue_policy", "priority_queue_policy")
+        for field in ("timeout_action", "default_timeout_microseconds", "allow_timeout_override", "max_queue_size")
+    ),
+    "model_transaction_policy.decoupled",
+)
+ONLY_INFORMS = (
+    "input.format",
+    "optimization.input_pinned_memory.enable",
+    "optimization.output_pinned_memory.enable",
+)
+"""By right without effect: the layout of an image is for clients, and pinned memory is a hint that a CPU has no use for."""
+REFUSED = ("sequence_batching", "ensemble_scheduling", "batch_input", "batch_output", "model_repository_agents")
+
+
+def leaves(descriptor, prefix=""):
+    """The path of each plain field, and of each block without fields; maps by their values."""
+    for field in descriptor.fields:
+        path = prefix + field.name
+        value = field.message_type.fields_by_name["value"] if schema.is_map(field) else field
+        inner = value.message_type
+        # A shape in a map of blocks and so on: no message of the config contains itself.
+        yield from leaves(inner, f"{path}.") if inner is not None and inner.fields else [path]
+
+
+LEAVES = tuple(leaves(message_class("inference.ModelConfig").DESCRIPTOR))
+GROUPS = {"does something": DOES_SOMETHING, "informs": ONLY_INFORMS, "refused": REFUSED, "warned about": UNUSED_FIELDS}
+
+
+def groups_of(leaf):
+    return [name for name, paths in GROUPS.items() if any(leaf == path or leaf.startswith(f"{path}.") for path in paths)]
+
+
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_each_field_is_in_exactly_one_group(leaf):
+    assert len(groups_of(leaf)) == 1, groups_of(leaf)
+
+
+@pytest.mark.parametrize("path", [path for paths in GROUPS.values() for path in paths])
+def test_no_group_names_a_field_that_is_not_there(path):
+    assert [leaf for leaf in LEAVES if leaf == path or leaf.startswith(f"{path}.")]
+
+
+def set_field(message, names):
+    """Set the field at the end of `names` to something that isn't its default."""
+    field = message.DESCRIPTOR.fields_by_name[names[0]]
+    value = getattr(message, field.name)
+    if schema.is_map(field):
+        of_value = field.message_type.fields_by_name["value"]
+        key = "k" if not schema.integer_range(field.message_type.fields_by_name["key"]) else 1
+        if of_value.message_type is None:
+            value[key] = "v"
+        else:
+            target = value[key]
+            if names[1:]:
+                set_field(target, names[1:])
+    elif field.message_type is not None:
+        target = value.add() if schema.is_repeated(field) else value
+        if names[1:]:
+            set_field(target, names[1:])
+        else:
+            target.SetInParent() if not schema.is_repeated(field) else None
+    else:
+        plain = "x" if isinstance(field.default_value, str) or (schema.is_repeated(field) and field.type == 9) else 1
+        value.append(plain) if schema.is_repeated(field) else setattr(message, field.name, plain)
+
+
+def config_with(leaf):
+    config = message_class("inference.ModelConfig")()
+    config.backend = "identity"
+    set_field(config, leaf.split("."))
+    return config
+
+
+@pytest.mark.parametrize("leaf", [leaf for leaf in LEAVES if groups_of(leaf) == ["warned about"]])
+def test_a_field_without_effect_is_named_in_a_warning(leaf):
+    named = unused_fields(config_with(leaf))
+    assert len(named) == 1
+    assert leaf == named[0] or leaf.startswith(f"{named[0]}.")
+
+
+@pytest.mark.parametrize("leaf", [leaf for leaf in LEAVES if groups_of(leaf) == ["refused"]])
+def test_a_field_that_can_not_be_ignored_is_refused(leaf):
+    is_scheduler = leaf.split(".")[0] in ("sequence_batching", "ensemble_scheduling")
+    with pytest.raises(InferenceServerError) as caught:
+        (refuse_unbuilt_scheduling if is_scheduler else refuse_unbuilt)(config_with(leaf))
+    assert caught.value.code is Code.UNIMPLEMENTED
+    assert leaf.split(".")[0] in caught.value.message
+
+
+@pytest.mark.parametrize("leaf", [*DOES_SOMETHING, *ONLY_INFORMS])
+def test_a_field_that_does_something_is_not_warned_about(leaf):
+    assert unused_fields(config_with(leaf)) == []
+
+
+@pytest.mark.parametrize("field", ["graph", "execution_accelerators"])
+def test_how_a_graph_runs_is_onnx_runtimes_business(field):
+    config = config_with(f"optimization.{field}")
+    assert unused_fields(config) == [f"optimization.{field}"]
+    config.backend = "onnxruntime"
+    assert unused_fields(config) == []
