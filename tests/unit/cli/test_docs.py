@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from naiad.cli.check import check_command
 from naiad.config.options import flag_table
 from naiad.config.options.unbuilt import unbuilt_flags
 
@@ -44,12 +45,13 @@ def test_each_module_that_the_architecture_names_exists() -> None:
 
 
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
+OTHER_COMMANDS = {name.removeprefix("--") for option in check_command().params for name in option.opts}
 PAGES_ON_SERVING = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "docs/migrating.md", *(ROOT / "docs/how-to").glob("*.md")]
 
 
 @pytest.mark.parametrize("page", PAGES_ON_SERVING, ids=lambda page: page.name)
 def test_each_flag_that_a_page_names_exists(page: Path) -> None:
-    known = {flag.name for flag in flag_table()} | unbuilt_flags().keys() | {"help"}
+    known = {flag.name for flag in flag_table()} | unbuilt_flags().keys() | {"help"} | OTHER_COMMANDS
     assert set(FLAG.findall(page.read_text(encoding="utf-8"))) - known == set()
 
 
