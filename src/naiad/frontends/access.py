@@ -68,6 +68,11 @@ class AccessRules:
             return None
         return key.refusal
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether there are API keys."""
+        return self._api_keys is not None
+
     def needs_key(self, api: str) -> bool:
         """Return whether `api` asks for an API key."""
         return self._api_keys is not None and self._api_keys.needs_key(api)

@@ -10,7 +10,8 @@ import asgi
 import pytest
 from fake_service import FakeService
 
-from naiad.config.options import RestrictedGroup
+from naiad.config.options import ApiKey, RestrictedGroup
+from naiad.frontends.api_keys import ApiKeys
 from naiad.frontends.http.admin import table
 from naiad.frontends.http.admin.paths import variants
 from naiad.frontends.http.app import create_app
@@ -133,3 +134,18 @@ def test_every_field_of_the_page_has_a_label(page):
 
 def test_the_page_never_puts_text_in_as_markup(page):
     assert re.findall(rb"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", page.body) == []
+
+
+def test_the_document_says_what_needs_an_api_key() -> None:
+    keys = ApiKeys([ApiKey.of("first-key-0123456789")], open_groups=("health", "metadata"))
+    document = asgi.call(create_app(FakeService(), HttpOptions(api_keys=keys)), "GET", "/openapi.json").json
+    assert document["components"]["securitySchemes"] == {"apiKey": {"type": "http", "scheme": "bearer"}}
+    secured = {path for path, _, _, operation in operations(document) if operation.get("security") == [{"apiKey": []}]}
+    assert secured == {path for path, _, _, operation in operations(document) if "401" in operation["responses"]}
+    assert "/v2/models/{model}/infer" in secured
+    assert not secured & {"/v2", "/v2/health/live", "/v2/models/{model}/ready"}
+
+
+def test_without_api_keys_the_document_knows_none(document) -> None:
+    assert "securitySchemes" not in document["components"]
+    assert not any("security" in operation or "401" in operation["responses"] for _, _, _, operation in operations(document))

@@ -20,24 +20,29 @@ _PARAMETER_TEXTS = {
     "repository": "Name of the repository; has no meaning here",
     "region": "Name of the shared memory region",
 }
+_API_KEY = "apiKey"
+_UNAUTHENTICATED: Json = {"401": {"$ref": "#/components/responses/Error"}}
 _DESCRIPTION = "The KServe v2 inference protocol over HTTP/1.1 with the extensions of Triton Inference Server."
 
 
 def document(endpoints: Iterable[Endpoint], access: AccessRules, schemas: Json, version: str) -> Json:
-    """Return the document; endpoints that are restricted list the header that they ask for."""
+    """Return the document; endpoints list what they ask for: an API key, and the header of a restricted API."""
+    components: Json = {"schemas": schemas, "responses": {"Error": {"description": "What is wrong", **_content("Error")}}}
+    if access.has_keys:
+        components["securitySchemes"] = {_API_KEY: {"type": "http", "scheme": "bearer"}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Naiad", "version": version, "description": _DESCRIPTION},
         "paths": {
-            path: _path_item(endpoint, path, access.header_of(endpoint.api))
+            path: _path_item(endpoint, path, access.header_of(endpoint.api), access.needs_key(endpoint.api))
             for endpoint in endpoints
             for path in paths.variants(endpoint.path)
         },
-        "components": {"schemas": schemas, "responses": {"Error": {"description": "What is wrong", **_content("Error")}}},
+        "components": components,
     }
 
 
-def _path_item(endpoint: Endpoint, path: str, header: str) -> Json:
+def _path_item(endpoint: Endpoint, path: str, header: str, needs_key: bool) -> Json:
     names = paths.parameters(path)
     item: Json = {"parameters": [_path_parameter(name) for name in names]} if names else {}
     for method, operation in endpoint.operations.items():
@@ -46,8 +51,9 @@ def _path_item(endpoint: Endpoint, path: str, header: str) -> Json:
             "tags": [endpoint.api],
             "summary": operation.summary + (" (not built yet)" if operation.is_unbuilt else ""),
             **({"parameters": [_header_parameter(header)]} if header else {}),
+            **({"security": [{_API_KEY: []}]} if needs_key else {}),
             **_request(operation.request),
-            "responses": _responses(operation, bool(header)),
+            "responses": {**_responses(operation, bool(header)), **(_UNAUTHENTICATED if needs_key else {})},
         }
     return item
 
