@@ -94,10 +94,10 @@ def _origins(model: CheckedModel, options: ModelOptions) -> Any:
 
 
 def _checked(options: ModelOptions) -> CheckedModel:
-    from naiad.repository.check import check_model_folder  # noqa: PLC0415 - brings numpy, which help doesn't need
+    from naiad.repository.check import CheckSettings, check_model_folder  # noqa: PLC0415 - brings numpy, which help doesn't need
 
     path: Path = options.options.model_repository[0]
-    return check_model_folder(path, options.suffixes, options.backends, options.settings)
+    return check_model_folder(path, options.suffixes, CheckSettings(options.backends, options.settings))
 
 
 def _told(model: CheckedModel) -> int:

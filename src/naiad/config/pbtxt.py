@@ -39,13 +39,17 @@ class _Place:
 
 def read_config(path: Path) -> Message:
     """Return the ModelConfig in the file at `path`. Raises INVALID_ARGUMENT with file, line and column of what is wrong."""
+    return parse_config(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """Return the text of the file at `path`. Raises INVALID_ARGUMENT when it can't be read or isn't UTF-8."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise invalid_argument(f"{path}: can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise invalid_argument(f"{path}: is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}") from error
-    return parse_config(text, str(path))
 
 
 def parse_config(text: str, file_name: str) -> Message:

@@ -104,6 +104,39 @@ def test_what_a_python_model_runs_is_not_run(tmp_path: Path, capsys: pytest.Capt
     assert not mark.exists()
 
 
+COMPLETING = """
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        config.set_max_batch_size(3)
+        config.add_input({"name": "X", "data_type": "TYPE_FP32", "dims": [2]})
+        %s
+        return config
+
+    def execute(self, requests):
+        return []
+"""
+
+
+def code_model(repository: Path, name: str, extra: str) -> None:
+    path = repository / name / "1/model.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(COMPLETING % extra)
+
+
+def test_python_models_complete_their_configs_when_they_may_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code_model(tmp_path, "good", "config.add_output({'name': 'Y', 'data_type': 'TYPE_FP32', 'dims': [2]})")
+    code_model(tmp_path, "raises", "raise ValueError('no such luck')")
+    code_model(tmp_path, "zero", "config.add_output({'name': 'Y', 'data_type': 'TYPE_FP32', 'dims': [0]})")
+    code, report = checked(capsys, "--run-models", tmp_path)
+    good, raises, zero = report["models"]
+    assert code == 1
+    assert (good["ok"], good["warnings"]) == (True, [])
+    assert good["plan"]["inputs"] == [{"name": "X", "datatype": "FP32", "shape": [-1, 2]}]
+    assert "no such luck" in raises["errors"][0]["message"]
+    assert zero["errors"][0]["field"] == "output[0].dims"
+
+
 def test_a_python_model_without_its_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "code", 'backend: "python"')
     code, report = checked(capsys, tmp_path)

@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from naiad.backends.table import BackendTable
 from naiad.config.findings import Finding
 from naiad.config.validate.wiring import KnownModels, circular_findings, wiring_findings
 from naiad.errors import invalid_argument
 from naiad.repository import layout
 from naiad.repository.check.model import CheckedModel
-from naiad.repository.check.steps import check_source
-from naiad.repository.loader import LoadSettings
+from naiad.repository.check.steps import CheckSettings, check_source
 
 
-def check_repositories(
-    paths: Iterable[Path], suffixes: Sequence[str], backends: BackendTable, settings: LoadSettings
-) -> list[CheckedModel]:
+def check_repositories(paths: Iterable[Path], suffixes: Sequence[str], settings: CheckSettings) -> list[CheckedModel]:
     """Return what there is to say of each model below `paths`, by name; blocking. Raises what `layout.scan` raises."""
     found = layout.scan(paths, suffixes)
-    models = {name: check_source(source, backends, settings) for name, source in found.sources.items()}
+    models = {name: check_source(source, settings) for name, source in found.sources.items()}
     for name, places in found.duplicates.items():
         models[name] = CheckedModel(layout.ModelSource(name, places[0], None, {}))
         text = f"{layout.DUPLICATE}: {', '.join(map(str, places))}"
@@ -29,12 +25,12 @@ def check_repositories(
     return [model for _, model in sorted(models.items())]
 
 
-def check_model_folder(path: Path, suffixes: Sequence[str], backends: BackendTable, settings: LoadSettings) -> CheckedModel:
+def check_model_folder(path: Path, suffixes: Sequence[str], settings: CheckSettings) -> CheckedModel:
     """Return what there is to say of the one model at `path`. Raises INVALID_ARGUMENT when it is none, or a repository."""
     sources = list(layout.scan([path], suffixes).sources.values())
     if len(sources) != 1 or sources[0].directory not in (path.resolve(), path.resolve().parent):
         raise invalid_argument(f"'{path}' is not a model's folder: it needs a config.pbtxt or numbered folders")
-    return check_source(sources[0], backends, settings)
+    return check_source(sources[0], settings)
 
 
 def _check_wiring(models: dict[str, CheckedModel]) -> None:

@@ -1,49 +1,65 @@
 """The way of one model from its file to its plans, as `repository.loader` goes it, but on past mistakes, to find them all.
 
 Owns that order. Loads models of backends in this process once, to hear what they say to the config, and lets go of them again;
-never runs a user's code, so what a Python model's `auto_complete_config` adds stays unknown.
+runs a user's code only if it is given workers to run it in; otherwise what `auto_complete_config` adds stays unknown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from naiad.backends.base import Backend, ModelFiles
+from naiad.backends.base import Backend, ModelFiles, WorkerBackend
 from naiad.backends.table import AnyBackend, BackendTable
-from naiad.config import autocomplete, backend_name, compile, pbtxt, positions, validate
+from naiad.config import autocomplete, backend_name, compile, json_form, pbtxt, positions, validate
 from naiad.config.defaults import normalise
 from naiad.config.findings import FieldPath, Finding
 from naiad.config.plan import ModelPlan
 from naiad.config.validate.unbuilt import refuse_unbuilt, refuse_unbuilt_scheduling
 from naiad.errors import InferenceServerError, invalid_argument
+from naiad.execution.process.life.death import WorkerIdentity
 from naiad.proto import message_class
 from naiad.repository import versions
 from naiad.repository.check.model import CheckedModel, Stage
 from naiad.repository.layout import ModelSource
 from naiad.repository.loader import DEFAULT_MAX_BATCH_SIZE_SETTING, LoadSettings, is_isolated
+from naiad.repository.workers import WorkerLoader
 
 FROM_FILE = "file"
 FROM_FOLDER = "name of the folder"
 FROM_FILE_NAME = "name of the model file"
 FROM_MODEL = "auto-complete from the model file"
+FROM_CODE = "auto_complete_config of the model"
 FROM_DEFAULTS = "default"
 
 
-def check_source(source: ModelSource, backends: BackendTable, settings: LoadSettings) -> CheckedModel:
+@dataclass(frozen=True, slots=True)
+class CheckSettings:
+    """How to check: as a server with these backends and settings would load. `workers` may run the code of Python models; None:
+    it isn't run.
+    """
+
+    backends: BackendTable
+    loading: LoadSettings
+    workers: WorkerLoader | None = None
+
+
+def check_source(source: ModelSource, settings: CheckSettings) -> CheckedModel:
     """Return what there is to say of one model; ensembles are to be compared with their steps' models afterwards. Blocking."""
-    return _Check(source, backends, settings).run()
+    return _Check(source, settings).run()
 
 
 class _Check:
     """One model's check."""
 
-    def __init__(self, source: ModelSource, backends: BackendTable, settings: LoadSettings) -> None:
+    def __init__(self, source: ModelSource, settings: CheckSettings) -> None:
         self._model = CheckedModel(source)
         self._source = source
-        self._backends = backends
-        self._settings = settings
+        self._backends = settings.backends
+        self._settings = settings.loading
+        self._workers = settings.workers
 
     def run(self) -> CheckedModel:
         model = self._model
@@ -72,8 +88,9 @@ class _Check:
             if not self._settings.is_auto_complete:
                 raise invalid_argument(f"model configuration is not provided for model '{self._source.name}'")
             return message_class("inference.ModelConfig")()
-        config = pbtxt.read_config(path)
-        self._model.positions = positions.field_positions(path.read_text(encoding="utf-8-sig"))
+        text = pbtxt.read_text(path)
+        config = pbtxt.parse_config(text, str(path))
+        self._model.positions = positions.field_positions(text)
         return config
 
     def _keep(self, origin: str) -> None:
@@ -110,21 +127,36 @@ class _Check:
             return None
 
     def _complete(self, config: Any, backend: AnyBackend | None, directory: Path) -> None:
-        if backend is None or not self._settings.is_auto_complete or (config.input and config.output):
-            return
-        if is_isolated(backend):
-            text = f"auto_complete_config of model '{config.name}' isn't run here: what it adds isn't checked"
-            self._model.add_warning(Finding(text, ("backend",)))
+        if backend is None or not self._settings.is_auto_complete:
             return
         try:
             files = self._files(config, directory, backend)
-            signature = cast("type[Backend]", backend).signature(files)
-            if signature is not None:
-                for warning in autocomplete.complete(config, signature, self._default_batch_size(files)):
-                    self._model.add_warning(Finding(warning, ("max_batch_size",)))
-                self._keep(FROM_MODEL)
-        except InferenceServerError as error:
-            self._error(error, ("max_batch_size",) if "max_batch_size" in error.message else ("backend",))
+            if is_isolated(backend):
+                self._complete_by_code(config, cast("type[WorkerBackend]", backend), files, directory)
+            elif not (config.input and config.output):
+                self._complete_by_file(config, cast("type[Backend]", backend), files)
+        except Exception as error:
+            # A file or code of others may fail in any way; the other models are still to be checked.
+            self._error(error, ("max_batch_size",) if "max_batch_size" in str(error) else ("backend",))
+
+    def _complete_by_file(self, config: Any, backend: type[Backend], files: ModelFiles) -> None:
+        signature = backend.signature(files)
+        if signature is not None:
+            for warning in autocomplete.complete(config, signature, self._default_batch_size(files)):
+                self._model.add_warning(Finding(warning, ("max_batch_size",)))
+            self._keep(FROM_MODEL)
+
+    def _complete_by_code(self, config: Any, backend: type[WorkerBackend], files: ModelFiles, directory: Path) -> None:
+        name = config.name
+        if self._workers is None:
+            text = f"auto_complete_config of model '{name}' isn't run here: what it adds isn't checked"
+            self._model.add_warning(Finding(text, ("backend",), "naiad check --run-models runs it"))
+            return
+        identity = WorkerIdentity(name, directory.name, f"{name}_0")
+        completed, worker = self._workers.complete(backend.program(files), json_form.to_json(config), identity)
+        self._workers.discard(worker)
+        config.CopyFrom(json_form.from_json(completed, f"what auto_complete_config of model '{name}' returned"))
+        self._keep(FROM_CODE)
 
     def _default_batch_size(self, files: ModelFiles) -> int:
         text = files.settings.get(DEFAULT_MAX_BATCH_SIZE_SETTING, str(autocomplete.DEFAULT_MAX_BATCH_SIZE))
