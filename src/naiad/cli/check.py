@@ -39,6 +39,6 @@ def _check(form: str, run_models: bool, **texts: Any) -> int:
 
     with worker_loader(options.options) if run_models else nullcontext() as workers:
         settings = CheckSettings(options.backends, options.settings, workers)
-        models = check_repositories(options.options.model_repository, options.suffixes, settings)
+        models = check_repositories(options.paths, options.suffixes, settings)
     click.echo(json.dumps(as_json(models), indent=2) if form == "json" else as_text(models))
     return int(any(model.errors for model in models))

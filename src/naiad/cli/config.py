@@ -5,7 +5,6 @@ Owns the commands. Completion and checks are `repository.check`'s.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -60,11 +59,11 @@ def _show(**texts: Any) -> int:
 
 def _init(**texts: Any) -> int:
     options = model_options(texts)
-    path = options.options.model_repository[0] / "config.pbtxt"
+    path = options.paths[0] / "config.pbtxt"
     if path.exists() or path.is_symlink():
         raise invalid_argument(f"'{path}' is there already; it isn't overwritten")
     model = _checked(options)
-    if options.options.model_repository[0].is_file() or model.errors:
+    if options.paths[0].is_file() or model.errors:
         _told(model)
         raise invalid_argument(f"'{path}' isn't written: there is no model folder that can be served without it")
     from naiad.config.pbtxt import write_config  # noqa: PLC0415 - see _checked
@@ -96,8 +95,7 @@ def _origins(model: CheckedModel, options: ModelOptions) -> Any:
 def _checked(options: ModelOptions) -> CheckedModel:
     from naiad.repository.check import CheckSettings, check_model_folder  # noqa: PLC0415 - brings numpy, which help doesn't need
 
-    path: Path = options.options.model_repository[0]
-    return check_model_folder(path, options.suffixes, CheckSettings(options.backends, options.settings))
+    return check_model_folder(options.paths[0], options.suffixes, CheckSettings(options.backends, options.settings))
 
 
 def _told(model: CheckedModel) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,6 +28,7 @@ class ModelOptions:
     """What a command needs to look at models as `naiad serve` with the same flags would."""
 
     options: ServerOptions
+    paths: tuple[Path, ...]
     backends: BackendTable
     settings: LoadSettings
     suffixes: tuple[str, ...]
@@ -48,6 +50,11 @@ def model_options(texts: Mapping[str, Any]) -> ModelOptions:
         options = options_from_texts({**given, "paths": (), "model_repository": given["paths"]})
     except InferenceServerError as error:
         raise click.UsageError(error.message, click.get_current_context()) from error
+    paths = tuple(place for place in options.model_repository if isinstance(place, Path))
+    remote = [str(place) for place in options.model_repository if not isinstance(place, Path)]
+    if remote:
+        text = f"'{remote[0]}' is a URL: this command reads folders of this machine only, copy the models first"
+        raise click.UsageError(text, click.get_current_context())
     from naiad.backends.python.settings import with_environment_flags  # noqa: PLC0415 - help doesn't need it
     from naiad.backends.table import BackendTable  # noqa: PLC0415
     from naiad.repository.loader import LoadSettings  # noqa: PLC0415
@@ -55,7 +62,7 @@ def model_options(texts: Mapping[str, Any]) -> ModelOptions:
 
     settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options))
     backends = BackendTable(backend_directory=options.backend_directory)
-    return ModelOptions(options, backends, settings, SINGLE_FILE_SUFFIXES)
+    return ModelOptions(options, paths, backends, settings, SINGLE_FILE_SUFFIXES)
 
 
 def _option(flag: Flag) -> click.Option:

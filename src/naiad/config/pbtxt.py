@@ -14,6 +14,8 @@ from typing import Any
 from google.protobuf import text_format
 
 from naiad.config import schema
+from naiad.config.findings import Finding, refuse
+from naiad.config.positions import unknown_fields
 from naiad.errors import invalid_argument
 from naiad.proto import Message, message_class
 
@@ -58,7 +60,7 @@ def parse_config(text: str, file_name: str) -> Message:
     try:
         text_format.Parse(text, config)
     except text_format.ParseError as error:
-        raise invalid_argument(_explain(error, text, file_name)) from error
+        refuse(_mistakes(error, text, file_name))
     unknown = _unknown_enum_values(config, "")
     if unknown:
         raise invalid_argument(f"{file_name}: {'; '.join(unknown)}")
@@ -68,6 +70,21 @@ def parse_config(text: str, file_name: str) -> Message:
 def write_config(config: Message) -> str:
     """Return `config` as the text of a config.pbtxt that reads back as an equal message."""
     return str(text_format.MessageToString(config, as_utf8=True))
+
+
+def _mistakes(error: text_format.ParseError, text: str, file_name: str) -> list[Finding]:
+    """Return what is wrong in the file: all unknown fields at once, and behind them the first mistake of another kind."""
+    first = Finding(_explain(error, text, file_name))
+    if not _NO_FIELD.search(str(error)) or _PLACEHOLDER.search(first.text):
+        return [first]
+    try:
+        text_format.Parse(text, message_class("inference.ModelConfig")(), allow_unknown_field=True)
+    except text_format.ParseError as other:
+        return [first, Finding(_explain(other, text, file_name))]
+    return [
+        Finding(f"{file_name}:{unknown.position}: {schema.unknown_field(unknown.name, unknown.block)}")
+        for unknown in unknown_fields(text)
+    ]
 
 
 def _explain(error: text_format.ParseError, text: str, file_name: str) -> str:

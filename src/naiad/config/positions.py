@@ -39,8 +39,25 @@ def field_positions(text: str) -> dict[FieldPath, Position]:
     A plain value stands where its text begins, a block where its field's name or, in a list, its brace does.
     """
     offsets = _Reader(text).read()
-    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    starts = _line_starts(text)
     return {path: _position(offset, starts) for path, offset in offsets.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownField:
+    """A field that its block (a message's descriptor) doesn't have."""
+
+    name: str
+    position: Position
+    block: Any
+
+
+def unknown_fields(text: str) -> list[UnknownField]:
+    """Return the unknown fields in `text`, which has been read without any other error, in their order."""
+    reader = _Reader(text)
+    reader.read()
+    starts = _line_starts(text)
+    return [UnknownField(name, _position(offset, starts), block) for name, offset, block in reader.unknown]
 
 
 def nearest(positions: Mapping[FieldPath, Position], path: FieldPath) -> Position | None:
@@ -52,6 +69,10 @@ def nearest(positions: Mapping[FieldPath, Position], path: FieldPath) -> Positio
     return None
 
 
+def _line_starts(text: str) -> list[int]:
+    return [0, *(match.end() for match in re.finditer("\n", text))]
+
+
 def _position(offset: int, starts: list[int]) -> Position:
 
     line = bisect_right(starts, offset)
@@ -59,12 +80,13 @@ def _position(offset: int, starts: list[int]) -> Position:
 
 
 class _Reader:
-    """Walks the tokens of one text once."""
+    """Walks the tokens of one text once. `unknown` are the fields that aren't there: name, offset, descriptor of the block."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text) if not match[0].startswith("#")]
         self._tokens.append(("", len(text)))
         self._next = 0
+        self.unknown: list[tuple[str, int, Any]] = []
 
     def read(self) -> dict[FieldPath, int]:
         """Return the offset of every value."""
@@ -90,9 +112,12 @@ class _Reader:
         counts: dict[str, int] = {}
         while not self._skip(end):
             name, start = self._take()
-            field = descriptor.fields_by_name[name]
+            field = descriptor.fields_by_name.get(name)
             self._skip(":")
-            if self._skip("["):
+            if field is None:
+                self.unknown.append((name, start, descriptor))
+                self._skip_value()
+            elif self._skip("["):
                 while not self._skip("]"):
                     self._value(field, self._tokens[self._next][1], counts, offsets, texts)
                     self._skip(",")
@@ -118,6 +143,18 @@ class _Reader:
             inside = {rest[1:]: offset for rest, offset in inside.items() if rest[0] == "value" and len(rest) > 1}
         offsets[path] = start
         offsets.update({(*path, *rest): offset for rest, offset in inside.items()})
+
+    def _skip_value(self) -> None:
+        """Go behind the value of an unknown field: to the end of its brackets, or of its plain value."""
+        if self._peek() not in ("{", "<", "["):
+            self._plain()
+            return
+        depth = 0
+        while True:
+            token, _ = self._take()
+            depth += (token in ("{", "<", "[")) - (token in ("}", ">", "]"))
+            if depth == 0:
+                return
 
     def _plain(self) -> tuple[str, int]:
         """Take one value; texts that follow each other are one."""

@@ -52,15 +52,16 @@ def test_a_right_model_is_shown_with_its_plan_and_exits_with_0(tmp_path: Path, c
 def test_all_mistakes_of_all_models_are_told_with_their_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model_folders.identity(tmp_path, "good")
     first = write(tmp_path, "bad", 'backend: "identity"\nmax_batch_size: -1\ninput {\n  name: "x"\n  dims: 0\n}\n')
-    second = write(tmp_path, "typo", 'backend: "identity"\n  max_batchsize: 3\n')
+    second = write(tmp_path, "typo", 'backend: "identity"\n  max_batchsize: 3\ninput { nam: "x" }\n')
     assert run(["check", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert f"{first}:2:17: error: 'max_batch_size' must be non-negative value for bad, got -1 [max_batch_size]" in printed
     assert f"{first}:3:1: error: model input 'x' must specify 'data_type' for bad [input[0].data_type]" in printed
     assert f"{first}:3:1: error: model input 'x' has dims [0]: dimension must be integer >= 1" in printed
     assert f"{second}:2:3: error: unknown field 'max_batchsize' in ModelConfig; did you mean 'max_batch_size'?" in printed
+    assert f"{second}:3:9: error: unknown field 'nam' in ModelInput; did you mean 'name'?" in printed
     assert "model good: ok" in printed
-    assert printed.endswith("3 models checked, 2 can't be served, 4 errors\n")
+    assert printed.endswith("3 models checked, 2 can't be served, 5 errors\n")
 
 
 def test_a_model_file_that_does_not_fit_its_config_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,6 +173,11 @@ def test_equal_names_in_two_repositories_are_refused(tmp_path: Path, capsys: pyt
 def test_a_repository_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", str(tmp_path / "nowhere")]) == 1
     assert "nowhere" in capsys.readouterr().err
+
+
+def test_a_url_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "s3://bucket/models"]) == 1
+    assert "bucket/models" in capsys.readouterr().err
 
 
 def ensemble_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str) -> list[tuple[int, str]]:

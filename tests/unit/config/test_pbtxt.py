@@ -97,6 +97,47 @@ def test_an_error_names_place_field_and_what_is_allowed(text, message):
     assert error_of(text).startswith(message)
 
 
+UNKNOWN = [
+    "max_batchsize: 3",
+    "input { nam: 'x' dims: 1 }",
+    "shapes { a: 1 b { c: [ 1, 2 ] d < e: '}' > } }",
+    "input [ { name: 'y' typ: [ 'a', 'b' ] } ]",
+    "note: 'a' \"b\" ;",
+    "version_policy: { latest { count: -1 } }",
+]
+
+
+@given(st.lists(st.sampled_from(UNKNOWN), min_size=1, max_size=5, unique=True))
+def test_all_unknown_fields_are_told_at_once(parts):
+    names = {
+        "max_batchsize": 1,
+        "nam": 9,
+        "shapes": 1,
+        "typ": 21,
+        "note": 1,
+        "count": 28,
+    }
+    lines = error_of("\n".join(parts)).split("\n")
+    found = [line for line in lines if line.startswith("m/config.pbtxt:")]
+    expected = [
+        f"m/config.pbtxt:{number}:{names[name]}: unknown field '{name}' in "
+        for number, part in enumerate(parts, 1)
+        for name in names
+        if f"{name}:" in part or part.startswith(f"{name} ")
+    ]
+    assert [line[: len(start)] for line, start in zip(found, expected)] == expected
+    assert len(found) == len(expected)
+
+
+def test_the_first_mistake_behind_an_unknown_field_is_told_too():
+    lines = error_of("max_batchsize: 3\nmax_batch_size: x").split("\n")
+    assert [line.split(" field")[0] for line in lines] == [
+        "2 mistakes:",
+        "m/config.pbtxt:1:1: unknown",
+        "m/config.pbtxt:2:17:",
+    ]
+
+
 def test_a_line_is_counted_in_a_file_of_several():
     assert error_of('# head\nname: "m"\n\ninput {\n  name: "x"\n  dims: [ a ]\n}').startswith(
         "m/config.pbtxt:6:11: field 'input.dims' is a,"
@@ -150,4 +191,9 @@ def test_any_text_is_read_or_refused_with_its_place(text):
         config = parse_config(text, "f")
     except InferenceServerError as error:
         refusal = error.message
-    assert config == parse_config(write_config(config), "f") if refusal is None else refusal.startswith("f:")
+    if refusal is None:
+        assert config == parse_config(write_config(config), "f")
+    else:
+        places = [line for line in refusal.split("\n") if line.startswith("f:")]
+        assert places
+        assert refusal == places[0] if len(places) == 1 else refusal.startswith(f"{len(places)} mistakes:\nf:")

@@ -66,7 +66,10 @@ class _Check:
         try:
             config = self._read()
         except InferenceServerError as error:
-            model.add_error(Finding(error.message))
+            for line in error.message.split("\n"):
+                # The readers put the file in front of each mistake; the line before them counts them.
+                if line.startswith(model.place) or "\n" not in error.message:
+                    model.add_error(Finding(line))
             return model
         model.config = config
         self._keep(FROM_FILE)
