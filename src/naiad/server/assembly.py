@@ -38,6 +38,7 @@ from naiad.repository.layout import ScanResult
 from naiad.repository.loader import Loader, LoadSettings
 from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model, Runtime
+from naiad.repository.remote.opening import Repositories
 from naiad.repository.workers import WorkerLoader
 from naiad.server.grpc_assembly import grpc_site
 from naiad.server.listening import Sockets
@@ -54,6 +55,7 @@ class ModelsToServe:
 
     found: ScanResult
     backends: BackendTable = field(default_factory=BackendTable)
+    repositories: Repositories = field(default_factory=Repositories)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def assemble(
     load_settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options))
     loader = Loader(models.backends, load_settings, WorkerLoader(workers))
     repository = RepositoryManager(loader, runtime, options.model_load_thread_count, options.model_load_retry_count)
-    control = _model_control(repository, options, models.found, loop)
+    control = _model_control(repository, options, models, loop)
     client_memory = ClientMemory(options.allow_client_shm, pool.submit, CudaMemory())
     identity = Identity(options.id, __version__)
     core = InferenceServer(identity, repository, control, logs, client_memory, options.strict_readiness)
@@ -113,18 +115,18 @@ def assemble(
 
 
 def _model_control(
-    repository: RepositoryManager, options: ServerOptions, found: ScanResult, loop: asyncio.AbstractEventLoop
+    repository: RepositoryManager, options: ServerOptions, models: ModelsToServe, loop: asyncio.AbstractEventLoop
 ) -> ModelControl:
-    given = {name: source for name, source in found.sources.items() if source.config is not None}
+    given = {name: source for name, source in models.found.sources.items() if source.config is not None}
     control = ModelControl(
         repository,
-        Places(options.model_repository, SINGLE_FILE_SUFFIXES, given),
+        Places(models.repositories.paths, SINGLE_FILE_SUFFIXES, given, models.repositories.remote),
         ControlSettings(
             options.model_control_mode, options.load_model, options.repository_poll_secs, options.allow_model_upload
         ),
         loop,
     )
-    control.announce(found)
+    control.announce(models.found)
     return control
 
 

@@ -20,6 +20,7 @@ from naiad.errors import InferenceServerError, invalid_argument
 from naiad.frontends.tls import ServerTls
 from naiad.observability.logs import LogSettings
 from naiad.repository.layout import scan
+from naiad.repository.remote.opening import open_repositories
 from naiad.server import allocator, assembly, banner, descriptors
 from naiad.server.assembly import ModelsToServe
 from naiad.server.embedded.config import BACKEND
@@ -56,7 +57,8 @@ def run(options: ServerOptions) -> int:
 
 def _models(options: ServerOptions) -> ModelsToServe:
     """Find what is to be served. Raises InferenceServerError when that is nothing, or no name of its own."""
-    found = scan(options.model_repository, assembly.SINGLE_FILE_SUFFIXES)
+    repositories = open_repositories(options, os.environ)
+    found = scan(repositories.paths, assembly.SINGLE_FILE_SUFFIXES)
     functions = function_sources(options.functions, Path.cwd())
     is_fixed = options.model_control_mode == "none"
     if is_fixed and not (found.sources or found.duplicates or functions):
@@ -65,6 +67,7 @@ def _models(options: ServerOptions) -> ModelsToServe:
     return ModelsToServe(
         found.with_sources(functions),
         BackendTable(own={BACKEND: FunctionInWorkerBackend}, backend_directory=options.backend_directory),
+        repositories,
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from naiad.config.options.kinds import Bool, Choice, Float, Int, LocalPath, Text
+from naiad.config.options.kinds import Bool, Choice, Float, Int, LocalPath, RepositoryPlace, Text
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,14 @@ def test_a_path_is_one_of_this_machine() -> None:
     for text in ("", "s3://bucket/models", "gs://bucket/models", "as://account/container/models"):
         with pytest.raises(ValueError):
             LocalPath().parse(text)
+
+
+def test_a_repository_is_a_path_or_a_url() -> None:
+    assert Path("models") == RepositoryPlace().parse("models")
+    assert RepositoryPlace().parse("s3://bucket/models") == "s3://bucket/models"
+    for text in ("", "://bucket"):
+        with pytest.raises(ValueError):
+            RepositoryPlace().parse(text)
 
 
 def test_an_empty_text_is_refused_where_it_would_mean_something_else() -> None:

@@ -92,7 +92,7 @@ def test_without_a_repository_nothing_starts() -> None:
 
 def test_a_bad_value_is_named_with_its_flag_and_what_is_allowed(repository: str) -> None:
     assert refusal(repository, "--http-port=70000") == "--http-port must be a whole number from 0 to 65535; it is '70000'"
-    assert "it is 's3://bucket/models'" in refusal("s3://bucket/models")
+    assert "it is '://models'" in refusal("://models")
 
 
 def test_an_unknown_flag_gets_the_nearest_one(repository: str) -> None:

@@ -127,13 +127,28 @@ class LocalPath:
     """A path on this machine; whether anything is there is seen when it is read."""
 
     metavar: str = "PATH"
-    allowed: str = "a path on this machine (repositories in object stores aren't built yet)"
+    allowed: str = "a path on this machine"
 
     def parse(self, text: str) -> Path:
         """See `Kind.parse`."""
         if not text or "://" in text:
             raise ValueError
         return Path(text)
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryPlace:
+    """A path on this machine, or a URL, which stays a text; whether anything is there is seen when it is read."""
+
+    metavar: str = "PATH_OR_URL"
+    allowed: str = "a path, or a URL such as s3://bucket/path"
+
+    def parse(self, text: str) -> Path | str:
+        """See `Kind.parse`."""
+        scheme, is_url, _ = text.partition("://")
+        if not text or (is_url and not scheme):
+            raise ValueError
+        return text if is_url else Path(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from naiad.config.options.flag import Category, Flag, option
-from naiad.config.options.kinds import Bool, Choice, Int, LocalPath, Switch, Text
+from naiad.config.options.kinds import Bool, Choice, Int, LocalPath, RepositoryPlace, Switch, Text
 from naiad.errors import invalid_argument
 
 ALL_MODELS = "*"
@@ -23,17 +23,30 @@ _REPOSITORY = Category.REPOSITORY
 class RepositoryOptions:
     """The fields of `ServerOptions` for model repositories, one field a flag."""
 
-    model_repository: tuple[Path, ...] = option(
+    model_repository: tuple[Path | str, ...] = option(
         Flag(
             "model-repository",
             _REPOSITORY,
-            LocalPath(),
+            RepositoryPlace(),
             (),
-            "A folder of models, a model's folder or a model's file; paths without a flag are added. At least one is needed.",
+            "A folder of models, a model's folder or a model's file; paths without a flag are added. At least one is needed. "
+            "URLs of folders (s3://, gs://, as://, and others that fsspec knows) are copied to --model-cache-directory.",
             default_text="none",
             aliases=("model-store",),
             is_repeatable=True,
             collect=lambda paths: tuple(dict.fromkeys(paths)),
+        )
+    )
+    model_cache_directory: Path | None = option(  # noqa: RUF009 - a field, made by a factory
+        Flag(
+            "model-cache-directory",
+            _REPOSITORY,
+            LocalPath(),
+            None,
+            "Where models of repositories with URLs are copied to. It must belong to the server's user alone: whoever can "
+            "write there can run code in the server.",
+            default_text="$XDG_CACHE_HOME/naiad/models",
+            is_ours=True,
         )
     )
     model_control_mode: str = option(

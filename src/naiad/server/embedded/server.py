@@ -5,6 +5,7 @@ Owns what a program says of its server, and both ways to run it: in the backgrou
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from naiad.core.server import LogControl
 from naiad.errors import invalid_argument, unavailable
 from naiad.observability.logs import LogSettings
 from naiad.repository.layout import ModelSource, ScanResult, scan
+from naiad.repository.remote.opening import open_repositories
 from naiad.server import assembly, banner, descriptors
 from naiad.server.assembly import ModelsToServe
 from naiad.server.embedded.application_log import ApplicationLog
@@ -174,14 +176,15 @@ class Server:
         backends = BackendTable(
             own={BACKEND: function_backend(self._callers)}, backend_directory=self._options.backend_directory
         )
-        models = ModelsToServe(self._found(), backends)
+        repositories = open_repositories(self._options, os.environ)
+        models = ModelsToServe(self._found(repositories.paths), backends, repositories)
         running = BackgroundServer(self._options, models, logs)
         server = running.start()
         self._running = running
         return running, server
 
-    def _found(self) -> ScanResult:
-        found = scan(self._options.model_repository, assembly.SINGLE_FILE_SUFFIXES)
+    def _found(self, paths: Sequence[Path]) -> ScanResult:
+        found = scan(paths, assembly.SINGLE_FILE_SUFFIXES)
         is_fixed = self._options.model_control_mode == "none"
         if is_fixed and not (self._sources or found.sources or found.duplicates):
             raise invalid_argument("nothing to serve: bind a function, or give a model_repository with a model in it")
