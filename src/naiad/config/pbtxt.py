@@ -7,6 +7,7 @@ the parsing. Doesn't own what the values mean.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from typing import Any
 from google.protobuf import text_format
 
 from naiad.config import schema
-from naiad.config.findings import Finding, refuse
-from naiad.config.positions import unknown_fields
+from naiad.config.findings import FieldPath, Finding, refuse
+from naiad.config.positions import field_positions, unknown_fields
 from naiad.errors import invalid_argument
 from naiad.proto import Message, message_class
 
@@ -61,9 +62,10 @@ def parse_config(text: str, file_name: str) -> Message:
         text_format.Parse(text, config)
     except text_format.ParseError as error:
         refuse(_mistakes(error, text, file_name))
-    unknown = _unknown_enum_values(config, "")
+    unknown = list(_unknown_enum_values(config, ()))
     if unknown:
-        raise invalid_argument(f"{file_name}: {'; '.join(unknown)}")
+        places = field_positions(text)
+        refuse(Finding(f"{file_name}:{places[path]}: {what}", path) for path, what in unknown)
     return config
 
 
@@ -81,6 +83,9 @@ def _mistakes(error: text_format.ParseError, text: str, file_name: str) -> list[
         text_format.Parse(text, message_class("inference.ModelConfig")(), allow_unknown_field=True)
     except text_format.ParseError as other:
         return [first, Finding(_explain(other, text, file_name))]
+    except RecursionError:
+        # protobuf goes into unknown blocks without a limit of its own; only the first is known then.
+        return [first]
     return [
         Finding(f"{file_name}:{unknown.position}: {schema.unknown_field(unknown.name, unknown.block)}")
         for unknown in unknown_fields(text)
@@ -142,17 +147,20 @@ def _place(text: str, position: int) -> _Place:
     return _Place(".".join(names), block, field)
 
 
-def _unknown_enum_values(message: Message, prefix: str) -> list[str]:
-    """Return a text for each enum value below `message` that has no name: text format takes any number."""
-    problems: list[str] = []
+def _unknown_enum_values(message: Message, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
+    """Yield path and text of each enum value below `message` that has no name: text format takes any number."""
     for field, value in message.ListFields():
-        path = prefix + field.name
-        values = value if schema.is_repeated(field) and not schema.is_map(field) else [value]
+        inside: FieldPath = (*path, field.name)
         if schema.is_map(field):
-            values = list(value.values()) if field.message_type.fields_by_name["value"].message_type else []
-        for item in values:
+            is_block = field.message_type.fields_by_name["value"].message_type is not None
+            items = [((*inside, key), value[key]) for key in value] if is_block else []
+        elif schema.is_repeated(field):
+            items = [((*inside, index), item) for index, item in enumerate(value)]
+        else:
+            items = [(inside, value)]
+        for where, item in items:
             if field.message_type is not None:
-                problems += _unknown_enum_values(item, f"{path}.")
+                yield from _unknown_enum_values(item, where)
             elif field.enum_type is not None and item not in field.enum_type.values_by_number:
-                problems.append(schema.unknown_enum_value(path, item, field))
-    return problems
+                name = ".".join(part for part in where if isinstance(part, str))
+                yield where, schema.unknown_enum_value(name, item, field)

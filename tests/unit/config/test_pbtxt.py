@@ -85,11 +85,11 @@ def test_comments_lists_separators_quotes_and_concatenation_are_read():
         ("}", "m/config.pbtxt:1:1: syntax error at }: Expected identifier or number, got }."),
         (
             "input { data_type: 77 }",
-            "m/config.pbtxt: field 'input.data_type' is '77' (allowed: TYPE_INVALID, ",
+            "m/config.pbtxt:1:20: field 'input.data_type' is '77' (allowed: TYPE_INVALID, ",
         ),
         (
             "dynamic_batching { priority_queue_policy { key: 1 value { timeout_action: 9 } } }",
-            "m/config.pbtxt: field 'dynamic_batching.priority_queue_policy.timeout_action' is '9' (allowed: REJECT, DELAY)",
+            "m/config.pbtxt:1:75: field 'dynamic_batching.priority_queue_policy.timeout_action' is '9' (allowed: REJECT, ",
         ),
     ],
 )
@@ -127,6 +127,11 @@ def test_all_unknown_fields_are_told_at_once(parts):
     ]
     assert [line[: len(start)] for line, start in zip(found, expected)] == expected
     assert len(found) == len(expected)
+
+
+def test_unknown_blocks_of_any_depth_are_told_as_the_first_of_them():
+    assert error_of("a {" * 5000 + "}" * 5000).startswith("m/config.pbtxt:1:1: unknown field 'a' in ModelConfig")
+    assert error_of("input {" * 3000).startswith("m/config.pbtxt:1:8: unknown field 'input' in ModelInput")
 
 
 def test_the_first_mistake_behind_an_unknown_field_is_told_too():
