@@ -213,6 +213,32 @@ class SchedulerContract:
         clock.settle()
         assert (len(instance.batches), scheduler.pending_count(), scheduler.running_count()) == (1, 1, 0)
 
+    def test_an_instance_that_is_removed_for_good_says_once_when_it_is_free(self) -> None:
+        clock, instances, probe = ManualClock(), [FakeInstance("a"), FakeInstance("b")], Probe()
+        scheduler = self.make(instances, clock)
+        freed: list[str] = []
+        scheduler.enqueue(probe.request)
+        clock.settle()
+        for instance in instances:
+            scheduler.remove(instance, lambda name=instance.name: freed.append(name))
+        running = next(instance for instance in instances if instance.batches)
+        assert freed == [instance.name for instance in instances if instance is not running]
+        running.finish()
+        clock.settle()
+        assert sorted(freed) == ["a", "b"]
+
+    def test_an_instance_that_is_added_again_while_it_runs_isnt_let_go(self) -> None:
+        clock, instance, probe = ManualClock(), FakeInstance(), Probe()
+        scheduler = self.make([instance], clock)
+        scheduler.enqueue(probe.request)
+        clock.settle()
+        freed: list[bool] = []
+        scheduler.remove(instance, lambda: freed.append(True))
+        scheduler.add(instance)
+        instance.finish()
+        clock.settle()
+        assert freed == []
+
     def test_an_instance_that_is_added_while_it_runs_gets_work_when_it_is_done(self) -> None:
         clock, instance, probes = ManualClock(), FakeInstance(), [Probe(), Probe()]
         scheduler = self.make([instance], clock)

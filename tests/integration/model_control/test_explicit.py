@@ -189,6 +189,24 @@ def test_a_folder_that_came_later_can_be_loaded(models, serve, control):
     assert http_ask(server, "late")() == 1
 
 
+def test_a_load_is_tried_again_as_often_as_the_operator_wants(tmp_path, serve, http_control):
+    model = ValueModel(tmp_path / "models")
+    # The first two times the file isn't there yet.
+    source = (model.folder / "1" / "model.py").read_text()
+    (model.folder / "1" / "model.py").write_text(
+        "import pathlib\n"
+        f"tries = pathlib.Path({str(tmp_path / 'tries')!r})\n"
+        "tries.write_text((tries.read_text() if tries.exists() else '') + '.')\n"
+        "assert len(tries.read_text()) > 2, 'too early'\n" + source
+    )
+    server = serve(tmp_path / "models", EXPLICIT, "--model-load-retry-count=1", "--load-model=ver", "--exit-on-error=false")
+    client = http_control(server)
+    assert client.states("ver") == {"": "UNAVAILABLE"}
+    client.load("ver")
+    assert client.states("ver") == {"1": "READY"}
+    assert sum("it is tried again" in line for line in server.errors) == 1
+
+
 def test_unload_of_dependents_is_accepted(models, serve, control):
     client = control(serve(models, EXPLICIT, "--load-model=echo"))
     client.unload("echo", unload_dependents=True)
