@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from naiad.config import schema
 from naiad.config.pbtxt import parse_config
 from naiad.config.positions import Position, field_positions, nearest
+from naiad.errors import InferenceServerError
 
 STYLES = [
     {},
@@ -49,6 +50,33 @@ def test_the_fields_found_are_those_that_protobuf_reads(config, style):
 def test_comments_and_space_between_fields_change_no_field(config, filler):
     text = "".join(f"{line}\n{filler}" for line in text_format.MessageToString(config, as_utf8=True).split("\n"))
     assert paths_of(parse_config(text, "f")) == set(field_positions(text))
+
+
+PIECES = [
+    *(
+        'name: "a"',
+        "name:'a' # x\n'b'",
+        "max_batch_size:4",
+        "max_batch_size: - 4",
+        "max_batch_size: -4",
+        "input{",
+        "input [",
+        "{",
+    ),
+    *("input: <", "}", ">", "]", "[", ",", ";", " ", "\n", "#", "dims: 1", "dims: [", "1", "0x1F", "017", "dims:1,", "]"),
+    *("parameters {", "key: 'k'", "value {", "value: <", "string_value: 'v'", "data_type: 11", "data_type: TYPE_FP32", "[]"),
+    *("version_policy { latest { } }", "optional: t", "response_cache: { enable: True }", "reshape { shape: [ ] }"),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join))
+@settings(max_examples=600, deadline=None)
+def test_whatever_protobuf_accepts_can_be_located(text):
+    try:
+        config = parse_config(text, "f")
+    except InferenceServerError:
+        return
+    assert paths_of(config) <= set(field_positions(text))
 
 
 FORMS = """# a comment: name: "x"

@@ -180,8 +180,12 @@ class _Check:
 
     def _validate(self, config: Any) -> None:
         model = self._model
+        is_ensemble = config.HasField("ensemble_scheduling")
+        is_backend_unknown = bool(model.errors) and not (config.backend or config.platform or is_ensemble)
         for finding in validate.all_findings(config, self._source.name):
-            model.add_error(finding)
+            # Without a backend the step before has said why, and the platform says it no better.
+            if not (is_backend_unknown and finding.path == ("platform",)):
+                model.add_error(finding)
         self._try(refuse_unbuilt_scheduling, config, (config.WhichOneof("scheduling_choice") or "",))
         self._try(refuse_unbuilt, config, ())
         for name in compile.unused_fields(config):
