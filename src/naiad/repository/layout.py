@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -99,6 +99,19 @@ def find(paths: Iterable[Path], single_file_suffixes: Sequence[str], name: str) 
     if len(places) > 1:
         raise invalid_argument(f"load failed for model '{name}': {DUPLICATE}: {', '.join(map(str, places))}")
     return _source(places[0], single_file_suffixes)
+
+
+def moved(source: ModelSource, directory: Path) -> ModelSource:
+    """Return a model with the files of another folder: its config.pbtxt and versions are those that lie there."""
+    place = directory.resolve()
+    config_file = place / CONFIG_FILE
+    return replace(
+        source,
+        directory=place,
+        config_file=config_file if config_file.is_file() else None,
+        versions=_versions(place),
+        file_name="",
+    )
 
 
 def names(paths: Iterable[Path], single_file_suffixes: Sequence[str]) -> Counter[str]:

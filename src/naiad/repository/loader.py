@@ -22,7 +22,8 @@ from naiad.execution.process.life.death import WorkerIdentity
 from naiad.execution.process.limits import limits_of
 from naiad.proto import message_class
 from naiad.repository import versions
-from naiad.repository.layout import ModelSource
+from naiad.repository.agents.table import AgentTable
+from naiad.repository.layout import ModelSource, moved
 from naiad.repository.model import Copies, LoadedVersion, LoadedWorkers
 from naiad.repository.workers import Spare, WorkerLoader
 
@@ -70,8 +71,11 @@ class PreparationError(InferenceServerError):
 class Loader:
     """Loads models; safe on several threads at once."""
 
-    def __init__(self, backends: BackendTable, settings: LoadSettings, workers: WorkerLoader) -> None:
+    def __init__(
+        self, backends: BackendTable, settings: LoadSettings, workers: WorkerLoader, agents: AgentTable | None = None
+    ) -> None:
         self._backends = backends
+        self._agents = agents or AgentTable()
         self._settings = settings
         self._workers = workers
 
@@ -81,12 +85,20 @@ class Loader:
         Raises InferenceServerError with what to mend, a PreparationError when it is known which versions are meant.
         """
         began = time.monotonic()
-        config = self._read(source)
+        source, config = self._seen_by_agents(source, self._read(source))
         chosen = versions.select(config, source.versions)
         try:
             return self._prepare(source, config, chosen, began)
         except InferenceServerError as error:
             raise PreparationError(error, chosen) from error
+
+    def _seen_by_agents(self, source: ModelSource, config: Any) -> tuple[ModelSource, Any]:
+        """Return the model and its config after its agents have looked at it; they may hand over another folder."""
+        directory = self._agents.run(source.name, source.directory, config)
+        if directory == source.directory:
+            return source, config
+        source = moved(source, directory)
+        return source, self._read(source)
 
     def _prepare(self, source: ModelSource, config: Any, chosen: tuple[int, ...], began: float) -> PreparedModel:
         directory = source.versions[chosen[-1]]

@@ -356,7 +356,6 @@ def test_a_scheduler_that_is_not_built_is_refused(scheduler, check):
     [
         ('batch_input { target_name: "b" data_type: TYPE_INT32 source_input: "x" }', "batch_input"),
         ('batch_output { target_name: "y" source_input: "x" }', "batch_output"),
-        ('model_repository_agents { agents { name: "checksum" } }', "model_repository_agents"),
     ],
 )
 def test_what_can_not_be_ignored_safely_is_refused(text, name):

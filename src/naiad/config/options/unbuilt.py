@@ -44,7 +44,7 @@ _RATE = "the rate limiter isn't built yet"
 _GPU = "models on GPUs aren't built yet"
 _SAGEMAKER = "the SageMaker endpoints aren't built yet"
 _VERTEX = "the Vertex AI endpoints aren't built yet"
-_AGENTS = "repository agents aren't built yet"
+_AGENTS = "native repository agents aren't loaded; agents in Python come by the entry point group naiad.repository_agents"
 
 _REFUSED: Mapping[str, tuple[str, ...]] = {
     "custom configurations (configs/<name>.pbtxt) aren't built yet": ("model-config-name",),

@@ -20,9 +20,7 @@ def refuse_unbuilt_scheduling(config: Message) -> None:
 
 
 def refuse_unbuilt(config: Message) -> None:
-    """Raise UNIMPLEMENTED for any other block that isn't built yet: tensors made from a batch, agents that check a model."""
+    """Raise UNIMPLEMENTED for any other block that isn't built yet: tensors made from a batch."""
     used = [name for name in _BLOCKS if getattr(config, name)]
-    if config.model_repository_agents.agents:
-        used.append("model_repository_agents")
     if used:
         raise unimplemented(f"model '{config.name}': {', '.join(used)} isn't built yet, the model can't be loaded")

@@ -22,6 +22,7 @@ from naiad.errors import InferenceServerError, invalid_argument
 from naiad.execution.process.life.death import WorkerIdentity
 from naiad.proto import message_class
 from naiad.repository import versions
+from naiad.repository.agents.table import AgentTable
 from naiad.repository.check.model import CheckedModel, Stage
 from naiad.repository.layout import ModelSource
 from naiad.repository.loader import DEFAULT_MAX_BATCH_SIZE_SETTING, LoadSettings, is_isolated
@@ -74,6 +75,7 @@ class _Check:
         model.config = config
         self._keep(FROM_FILE)
         self._name(config)
+        self._agents(config)
         chosen = self._versions(config)
         directory = self._source.versions[chosen[-1]] if chosen else self._source.directory
         backend = self._backend(config, directory)
@@ -110,6 +112,17 @@ class _Check:
             text = f"unexpected directory name '{source.name}' for model '{config.name}', directory name must equal model name"
             self._model.add_error(Finding(text, ("name",), f"set name to '{source.name}' or remove it"))
         self._keep(FROM_FOLDER)
+
+    def _agents(self, config: Any) -> None:
+        source = self._source
+        try:
+            directory = AgentTable().run(source.name, source.directory, config)
+        except InferenceServerError as error:
+            self._error(error, ("model_repository_agents",))
+            return
+        if directory != source.directory:
+            text = f"repository agents hand over the folder '{directory}': what lies there isn't checked"
+            self._model.add_warning(Finding(text, ("model_repository_agents",)))
 
     def _versions(self, config: Any) -> tuple[int, ...]:
         try:
