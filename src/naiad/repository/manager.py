@@ -344,9 +344,12 @@ class RepositoryManager(ModelTable):
         is_possible = entry.origin is not None and differs_in_counts_only(entry.origin, prepared)
         if not is_possible or tuple(numbers) != prepared.versions or any(model.down for model in models):
             return False
-        plans = {number: self._loader.plan(prepared, number) for number in numbers}
         copies: dict[Model, Copies] = {}
         try:
+            plans = await self._loading.run(
+                f"planning model '{prepared.source.name}'",
+                lambda: {number: self._loader.plan(prepared, number) for number in numbers},
+            )
             for model in models:
                 copies[model] = await self._more_copies(prepared, model, plans[model.plan.version])
         except Exception as error:
