@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import requests
 from model_folders import identity
@@ -71,3 +74,21 @@ def test_a_store_that_is_not_there_is_named(tmp_path):
 def test_a_folder_that_is_not_there_is_named(tmp_path, bucket, url):
     refused = failed_start(url, f"--model-cache-directory={tmp_path / 'cache'}")
     assert f"model repository '{url}' does not exist or has nothing in it" in refused
+
+
+def test_models_of_a_web_server_are_followed(tmp_path, serve):
+    folder = identity(tmp_path / "web", "far")
+    command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", str(tmp_path / "web")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as web:
+        try:
+            assert web.stdout is not None
+            port = web.stdout.readline().split("port ")[1].split()[0]
+            flags = ("--model-control-mode=explicit", "--load-model=far", f"--model-cache-directory={tmp_path / 'cache'}")
+            server = serve(f"http://127.0.0.1:{port}/", *flags)
+            with (folder / "config.pbtxt").open("a") as config:
+                config.write('parameters { key: "changed" value { string_value: "yes" } }')
+            assert requests.post(f"{server.url}/v2/repository/models/far/load", timeout=20).status_code == 200
+            shown = requests.get(f"{server.url}/v2/models/far/config", timeout=10).json()
+            assert shown["parameters"]["changed"] == {"string_value": "yes"}
+        finally:
+            web.kill()

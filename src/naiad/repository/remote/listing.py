@@ -9,6 +9,7 @@ import base64
 import binascii
 import hashlib
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,9 @@ _STATES = (
     "last_modified",
     "mtime",
     "created",
+    "Last-Modified",
+    "Content-MD5",
+    "Digest",
 )
 _MAX_NAME_BYTES = 255
 
@@ -37,7 +41,9 @@ _MAX_NAME_BYTES = 255
 class RemoteFile:
     """A file by its path in the store and its `size` in bytes (None: unknown).
 
-    `state` changes with the content. `md5` is the content's digest in hex where the store gives one, "" elsewhere; `is_etag`
+    `state` changes with the content; where the store says nothing about that, it is new with each listing.
+
+    `md5` is the content's digest in hex where the store gives one, "" elsewhere; `is_etag`
     says that it was read from an ETag, which is a digest with most stores and not with all.
     """
 
@@ -88,6 +94,11 @@ def models_of(found: Mapping[str, Mapping[str, Any]], root: str, single_name: st
     return {name: _part(whole, name) for name in sorted(top) if not name.startswith(".")}
 
 
+def is_known(info: Mapping[str, Any]) -> bool:
+    """Return whether a listing says of a file how large it is and in which state."""
+    return info.get("size") is not None and any(info.get(key) not in (None, "") for key in _STATES)
+
+
 def _relative(path: str, root: str) -> str:
     stripped, base = path.strip("/"), root.strip("/")
     if stripped == base:
@@ -132,7 +143,7 @@ def _file(remote_path: str, info: Mapping[str, Any]) -> RemoteFile:
     etag = str(info.get("ETag") or info.get("etag") or "").strip('"').lower()
     if _MD5.fullmatch(etag):
         return RemoteFile(remote_path, size, f"etag={etag}", etag, is_etag=True)
-    return RemoteFile(remote_path, size, state)
+    return RemoteFile(remote_path, size, state or f"unknown={secrets.token_hex(8)}")
 
 
 def _md5_of(info: Mapping[str, Any]) -> str:

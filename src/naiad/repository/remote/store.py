@@ -15,7 +15,7 @@ from typing import Any
 from naiad.errors import InferenceServerError, invalid_argument, not_found, unavailable
 from naiad.repository.remote.address import RemoteAddress
 from naiad.repository.remote.credentials import storage_options
-from naiad.repository.remote.listing import RemoteModel, models_of
+from naiad.repository.remote.listing import RemoteModel, is_known, models_of
 
 _EXTRAS = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gcs"), "as": ("adlfs", "azure")}
 _PROTOCOLS = {"as": "abfs"}
@@ -34,6 +34,7 @@ class Store:
         try:
             self._files.invalidate_cache()
             found = self._files.find(root, withdirs=True, detail=True)
+            found = {path: self._with_state(path, info) for path, info in found.items()}
         except FileNotFoundError as error:
             raise self._nothing() from error
         except Exception as error:
@@ -53,6 +54,16 @@ class Store:
             self._files.get_file(remote_path, os.fspath(target))
         except Exception as error:
             raise self._failure(f"'{remote_path}' can't be copied", error) from error
+
+    def _with_state(self, path: str, info: dict[str, Any]) -> dict[str, Any]:
+        """Ask for a file alone where the listing says too little, as that of a web server."""
+        if info.get("type") != "file" or is_known(info):
+            return info
+        try:
+            return {**info, **self._files.info(path)}
+        except FileNotFoundError:
+            # It went after it was listed: fetching it says so, and the model stays as it is.
+            return info
 
     def _root_as_listed(self, root: str) -> str:
         return str(self._files._strip_protocol(root))

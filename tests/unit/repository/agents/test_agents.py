@@ -125,5 +125,5 @@ def test_agents_of_other_packages_come_by_entry_points(tmp_path, monkeypatch):
 
 def test_an_entry_point_that_is_no_agent_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "entry_points", lambda group: [EntryPoint("odd", "builtins:dict", table.ENTRY_POINT_GROUP)])
-    with pytest.raises(InferenceServerError, match="builtins:dict must be a subclass of naiad.repository.agents.base"):
+    with pytest.raises(InferenceServerError, match="builtins:dict must be a subclass of naiad"):
         prepared(tmp_path, agent("odd"))

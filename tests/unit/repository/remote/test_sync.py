@@ -54,6 +54,9 @@ class FaultyFiles(MemoryFileSystem):
             return
         super().get_file(rpath, lpath, **more)
 
+    def info(self, path, **more):
+        return {**super().info(path, **more), **self.extra.get(Path(path).name, {})}
+
 
 @pytest.fixture
 def files():
@@ -205,6 +208,13 @@ def test_a_missing_package_names_its_extra(url, extra, monkeypatch):
 def test_an_unknown_scheme_is_named():
     with pytest.raises(InferenceServerError, match="'nonsense://b/m' can't be opened: Protocol not known: nonsense"):
         open_store(parse_address("nonsense://b/m"), {})
+
+
+def test_a_file_of_which_the_store_says_no_state_is_fetched_each_time(repository, files):
+    files.extra["weights"] = {"created": None}
+    repository.sync()
+    files.put(**{WEIGHTS: b"9876543210"})
+    assert tree(repository.sync()) == {**first(), WEIGHTS: b"9876543210"}
 
 
 KILLED = """
