@@ -45,6 +45,17 @@ def test_folders_that_come_and_go_are_loaded_and_unloaded(tmp_path, serve, http_
     assert http_control(server).states("late") == {"1": "UNAVAILABLE"}
 
 
+def test_a_model_that_is_in_two_repositories_is_unloaded_and_the_index_says_why(tmp_path, serve, http_control):
+    for folder in ("first", "second"):
+        identity(tmp_path / folder, "other" if folder == "second" else "echo")
+    server = serve(tmp_path / "first", tmp_path / "second", *POLL)
+    client = http_control(server)
+    identity(tmp_path / "second", "echo")
+    wait_until(lambda: client.index("echo") == [("echo", "", "UNAVAILABLE", "model appears in two or more repositories")])
+    shutil.rmtree(tmp_path / "second" / "echo")
+    wait_until(lambda: client.states("echo") == {"1": "READY"})
+
+
 def test_a_repository_that_vanishes_unloads_nothing(tmp_path, serve, http_control):
     identity(tmp_path / "models", "echo")
     server = serve(tmp_path / "models", *POLL)

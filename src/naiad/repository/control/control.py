@@ -24,7 +24,7 @@ from naiad.repository.control.poller import Poller, PollHooks
 from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult
 from naiad.repository.load_threads import LoadThreads
 from naiad.repository.manager import RepositoryManager
-from naiad.repository.states import State
+from naiad.repository.states import UNLOADED, State
 from naiad.request.service import IndexEntry
 
 # Looking at folders, which a hanging file system may take its time for.
@@ -98,11 +98,13 @@ class ModelControl:
         lines = self._repository.index(is_ready_only)
         if is_ready_only or not self._places.paths:
             return lines
+        names = await self._looking.run("reading the model repositories", self._places.names)
+        # What is unloaded and in two places says the latter: it is why nothing loads it.
+        lines = [line for line in lines if line.reason != UNLOADED or names[line.name] < 2]
         known = {line.name for line in lines}
-        for name, count in (await self._looking.run("reading the model repositories", self._places.names)).items():
-            if name not in known:
-                state, reason = (State.UNAVAILABLE.value, DUPLICATE) if count > 1 else ("", "")
-                lines.append(IndexEntry(name, "", state, reason))
+        for name in names.keys() - known:
+            state, reason = (State.UNAVAILABLE.value, DUPLICATE) if names[name] > 1 else ("", "")
+            lines.append(IndexEntry(name, "", state, reason))
         return sorted(lines, key=lambda line: line.name)
 
     def stop(self) -> None:
