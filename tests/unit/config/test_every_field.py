@@ -43,6 +43,8 @@ DOES_SOMETHING = (
         for field in ("timeout_action", "default_timeout_microseconds", "allow_timeout_override", "max_queue_size")
     ),
     "model_transaction_policy.decoupled",
+    "model_repository_agents.agents.name",
+    "model_repository_agents.agents.parameters",
 )
 ONLY_INFORMS = (
     "input.format",
@@ -50,7 +52,7 @@ ONLY_INFORMS = (
     "optimization.output_pinned_memory.enable",
 )
 """By right without effect: the layout of an image is for clients, and pinned memory is a hint that a CPU has no use for."""
-REFUSED = ("sequence_batching", "ensemble_scheduling", "batch_input", "batch_output", "model_repository_agents")
+REFUSED = ("sequence_batching", "ensemble_scheduling", "batch_input", "batch_output")
 
 
 def leaves(descriptor, prefix=""):
