@@ -16,12 +16,15 @@ from naiad.frontends.codec_thread import CodecThread
 from naiad.frontends.grpc.call import Metadata, RpcMethod
 from naiad.frontends.grpc.options import GrpcOptions
 from naiad.request.call import Buffer
+from naiad.wire.compression import decompress
 from naiad.wire.grpc.head import CallHead, read_head
 
 if TYPE_CHECKING:
     from naiad.frontends.grpc.connection.connection import GrpcConnection
     from naiad.frontends.grpc.web.call import WebCall
 
+LARGE_PACKED_BYTES = 4096
+"""Larger messages are unpacked elsewhere: what unpacks to a thousand times this would still be some milliseconds."""
 _MOST_HEADS = 1024
 _LONGEST_HEAD_BYTES = 2048
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
@@ -78,6 +81,10 @@ class GrpcSite:
             name = path[:200].decode("latin-1")
             raise unimplemented(f"there is no RPC '{name}' here")
         return method
+
+    def unpack(self, data: Buffer, coding: str) -> Buffer:
+        """Return a request message unpacked. Raises InferenceServerError for what is no `coding` and for too large a one."""
+        return decompress(data, coding, self.options.max_message_size)
 
     def pack(self, message: Sequence[Buffer]) -> bytes:
         """Return a response message packed with gzip."""

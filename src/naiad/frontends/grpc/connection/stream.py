@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from naiad.errors import Code, InferenceServerError, internal
 from naiad.frontends.grpc.call import MAX_UNREAD_BYTES, Metadata, Rpc
+from naiad.frontends.grpc.deadline import start_deadline
 from naiad.frontends.grpc.fault import logged_fault
+from naiad.frontends.grpc.site import LARGE_PACKED_BYTES
 from naiad.frontends.grpc.status import STATUS_OF_CODE
 from naiad.request.call import Buffer
-from naiad.wire.compression import decompress
 from naiad.wire.grpc.framing import FramedMessage, MessageReader, prefix
 from naiad.wire.grpc.head import CODINGS, CallHead, check_named, status_fields
 
@@ -26,13 +27,9 @@ if TYPE_CHECKING:
 # Empty and tiny frames cost what full ones do: a message may come in so many of them.
 _MAX_TINY_FRAMES = 65536
 _TINY_FRAME_BYTES = 256
-# What unpacks to a thousand times its size would still be some milliseconds.
-_LARGE_PACKED_BYTES = 4096
 _LARGE_TO_PACK_BYTES = 16384
 # One piece costs less than several, until copying it costs more.
 _JOINED_BYTES = 4096
-# A deadline nearer than this has passed before anything could be done.
-_EXPIRED_SECONDS = 20e-6
 
 _STARTED: Metadata = ((b":status", b"200"), (b"content-type", b"application/grpc"), (b"grpc-accept-encoding", CODINGS))
 _PACKED: Metadata = (*_STARTED, (b"grpc-encoding", b"gzip"))
@@ -104,7 +101,7 @@ class GrpcStream:
             method = self._connection.site.method(head.path, self.metadata)
             self._max_unread_bytes, self.ends_at_drain = method.max_unread_bytes, method.ends_at_drain
             if head.timeout_s is not None:
-                self._start_deadline(head.timeout_s)
+                self._deadline = start_deadline(self._connection.site.loop, head.timeout_s, self.fail)
             if method.category == "inference" and self._connection.site.options.response_compression_level:
                 self._packs_responses = "gzip" in head.accepted
             if not self.has_ended:
@@ -275,7 +272,7 @@ class GrpcStream:
             self._rpc.on_message(message.data)
             return
         check_named(self._head.coding)
-        if len(message.data) <= _LARGE_PACKED_BYTES:
+        if len(message.data) <= LARGE_PACKED_BYTES:
             self._rpc.on_message(self._unpacked(message.data))
             return
         self._connection.site.codec_thread.submit(lambda: self._unpacked(message.data), self._take_unpacked)
@@ -305,7 +302,7 @@ class GrpcStream:
             self.wake_if_writable()
 
     def _unpacked(self, data: Buffer) -> Buffer:
-        return decompress(data, self._head.coding, self._connection.site.options.max_message_size)
+        return self._connection.site.unpack(data, self._head.coding)
 
     def _take_unpacked(self, result: Buffer | InferenceServerError) -> None:
         """Go on with a message that was unpacked elsewhere, and with what came behind it."""
@@ -339,15 +336,6 @@ class GrpcStream:
             InferenceServerError(Code.RESOURCE_EXHAUSTED, f"a message in more than {_MAX_TINY_FRAMES} tiny frames is refused")
         )
         return False
-
-    def _start_deadline(self, timeout_s: float) -> None:
-        if timeout_s < _EXPIRED_SECONDS:
-            self._expire()
-        else:
-            self._deadline = self._connection.site.loop.call_later(timeout_s, self._expire)
-
-    def _expire(self) -> None:
-        self.fail(InferenceServerError(Code.DEADLINE_EXCEEDED, "Deadline Exceeded: the call's grpc-timeout has passed"))
 
     def _cancel_deadline(self) -> None:
         if self._deadline is not None:

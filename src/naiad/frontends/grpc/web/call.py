@@ -13,26 +13,22 @@ from typing import Any
 
 from starlette.types import Receive, Send
 
-from naiad.errors import Code, InferenceServerError, internal, unavailable, unimplemented
+from naiad.errors import InferenceServerError, internal, unavailable, unimplemented
 from naiad.frontends.access import AccessRules
 from naiad.frontends.grpc.call import MAX_UNREAD_BYTES, SHUTTING_DOWN, Metadata, Rpc
+from naiad.frontends.grpc.deadline import start_deadline
 from naiad.frontends.grpc.fault import logged_fault
-from naiad.frontends.grpc.site import GrpcSite
+from naiad.frontends.grpc.site import LARGE_PACKED_BYTES, GrpcSite
 from naiad.frontends.grpc.status import STATUS_OF_CODE
 from naiad.frontends.grpc.web.framing import MediaTypes, TextDecoder, encode_text, trailers_frame
 from naiad.request.call import Buffer
-from naiad.wire.compression import decompress
 from naiad.wire.grpc.framing import FramedMessage, MessageReader, prefix
 from naiad.wire.grpc.head import CODINGS, CallHead, check_named, status_fields
 
-# What unpacks to a thousand times its size would still be some milliseconds.
-_LARGE_PACKED_BYTES = 4096
 # A multiple of three, so that base64 has no padding but at an end; short enough to be encoded and copied at once.
 _PIECE_BYTES = 192 * 1024
 # So many messages are taken before others have their turn.
 _MESSAGES_AT_ONCE = 16
-# A deadline nearer than this has passed before anything could be done.
-_EXPIRED_SECONDS = 20e-6
 
 
 class WebCall:
@@ -144,10 +140,9 @@ class WebCall:
                 raise unavailable(refusal.text)
             self._max_unread_bytes = method.max_unread_bytes
             if head.timeout_s is not None:
-                if head.timeout_s < _EXPIRED_SECONDS:
-                    raise _expired()
-                self._deadline = site.loop.call_later(head.timeout_s, lambda: self.fail(_expired()))
-            self._rpc = method.start(self)
+                self._deadline = start_deadline(site.loop, head.timeout_s, self.fail)
+            if not self.has_ended:
+                self._rpc = method.start(self)
         except InferenceServerError as error:
             self.finish(error)
         except Exception:
@@ -206,12 +201,13 @@ class WebCall:
         data = message.data
         if message.is_compressed:
             check_named(self._head.coding)
-            data = self._unpacked(data) if len(data) <= _LARGE_PACKED_BYTES else await self._unpacked_elsewhere(data)
+            data = (
+                self._site.unpack(data, self._head.coding)
+                if len(data) <= LARGE_PACKED_BYTES
+                else await self._unpacked_elsewhere(data)
+            )
         if self._rpc is not None:
             self._rpc.on_message(data)
-
-    def _unpacked(self, data: Buffer) -> Buffer:
-        return decompress(data, self._head.coding, self._site.options.max_message_size)
 
     async def _unpacked_elsewhere(self, data: Buffer) -> Buffer:
         done: asyncio.Future[Buffer | InferenceServerError] = self._site.loop.create_future()
@@ -220,7 +216,7 @@ class WebCall:
             if not done.done():
                 done.set_result(result)
 
-        self._site.codec_thread.submit(lambda: self._unpacked(data), tell)
+        self._site.codec_thread.submit(lambda: self._site.unpack(data, self._head.coding), tell)
         result = await done
         if isinstance(result, InferenceServerError):
             try:
@@ -294,7 +290,3 @@ class WebCall:
             waiting, self._waiting = self._waiting, []
             for callback in waiting:
                 callback()
-
-
-def _expired() -> InferenceServerError:
-    return InferenceServerError(Code.DEADLINE_EXCEEDED, "Deadline Exceeded: the call's grpc-timeout has passed")
