@@ -16,6 +16,8 @@ from waiting import wait_until
 
 UNLOAD_FIRST, LOAD_AGAIN = "unload and load", "load again"
 WEIGHTS = 5_000_000
+# Looking, loading and closing have up to 4 threads each, which are started when so much is done at once and stay then.
+POOLED_THREADS = 12
 
 
 def write_identity(models: Path) -> Path:
@@ -49,7 +51,7 @@ def total_bytes(pid: int) -> int:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", [UNLOAD_FIRST, LOAD_AGAIN])
-@pytest.mark.parametrize(("write", "rounds"), [(write_identity, 50), (write_onnx, 50), (write_python, 18)])
+@pytest.mark.parametrize(("write", "rounds"), [(write_identity, 50), (write_onnx, 50), (write_python, 21)])
 def test_rounds_leave_no_files_threads_processes_and_memory(tmp_path, serve, http_control, write, rounds, mode):
     changed = write(tmp_path / "models")
     server = serve(tmp_path / "models", "--model-control-mode=explicit", "--load-model=m")
@@ -72,5 +74,6 @@ def test_rounds_leave_no_files_threads_processes_and_memory(tmp_path, serve, htt
     before, memory_before = holdings(server.pid), total_bytes(server.pid)
     run(rounds - rounds // 3)
     wait_until(is_one_copy_left)
-    wait_until(lambda: all(now <= then for now, then in zip(holdings(server.pid), before)), what=f"no more than {before}")
+    most = (before[0], before[1] + POOLED_THREADS, *before[2:])
+    wait_until(lambda: all(now <= then for now, then in zip(holdings(server.pid), most)), what=f"no more than {most}")
     assert total_bytes(server.pid) < memory_before * 1.1 + 30e6
