@@ -62,7 +62,7 @@ def large(sent: np.ndarray) -> service_pb2.ModelInferRequest:
     return made
 
 
-def test_responses_are_packed_for_a_client_that_takes_gzip_only(server):
+def test_responses_are_packed_for_a_client_that_takes_gzip(server):
     body = message(large(np.zeros(1000, np.float32)).SerializeToString())
     with GrpcServer(server).connection() as connection:
         connection.send(call(1, INFER, body, (b"grpc-accept-encoding", b"deflate,gzip")) + call(3, INFER, body))

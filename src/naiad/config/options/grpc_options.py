@@ -66,7 +66,7 @@ class GrpcServerOptions:
             _GRPC,
             Choice(("none", "low", "medium", "high")),
             "none",
-            "How hard responses of inference are packed, for clients that take gzip.",
+            "How hard responses of inference are packed, for clients that take gzip or deflate.",
         )
     )
     grpc_reflection: bool = option(

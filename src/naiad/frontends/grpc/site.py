@@ -86,7 +86,8 @@ class GrpcSite:
         """Return a request message unpacked. Raises InferenceServerError for what is no `coding` and for too large a one."""
         return decompress(data, coding, self.options.max_message_size)
 
-    def pack(self, message: Sequence[Buffer]) -> bytes:
-        """Return a response message packed with gzip."""
-        packer = zlib.compressobj(self.options.response_compression_level, zlib.DEFLATED, _GZIP_WINDOW)
+    def pack(self, message: Sequence[Buffer], coding: str) -> bytes:
+        """Return a response message packed with gzip or deflate, which is zlib's form here as in HTTP."""
+        window = _GZIP_WINDOW if coding == "gzip" else zlib.MAX_WBITS
+        packer = zlib.compressobj(self.options.response_compression_level, zlib.DEFLATED, window)
         return b"".join([*map(packer.compress, message), packer.flush()])

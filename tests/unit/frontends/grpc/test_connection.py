@@ -132,6 +132,14 @@ def test_responses_of_inference_are_packed_where_the_flag_says_so_and_the_client
     assert framed(b"y" * 5000) == pair.body(plain)
 
 
+def test_a_client_that_takes_deflate_only_gets_deflate() -> None:
+    pair = GrpcPair(GrpcOptions(response_compression_level=6))
+    call = pair.call(body=framed(b"y" * 5000), grpc_accept_encoding=b"identity,deflate")
+    assert pair.fields(call)[b"grpc-encoding"] == b"deflate"
+    assert pair.body(call)[0] == 1
+    assert zlib.decompress(pair.body(call)[5:]) == b"y" * 5000
+
+
 def unpacked(body: bytes) -> list[bytes]:
     """Return the messages of a body, each unpacked."""
     messages = []

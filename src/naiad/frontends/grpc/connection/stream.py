@@ -32,7 +32,8 @@ _LARGE_TO_PACK_BYTES = 16384
 _JOINED_BYTES = 4096
 
 _STARTED: Metadata = ((b":status", b"200"), (b"content-type", b"application/grpc"), (b"grpc-accept-encoding", CODINGS))
-_PACKED: Metadata = (*_STARTED, (b"grpc-encoding", b"gzip"))
+# By what responses are packed with, the one that is preferred first.
+_PACKED: dict[str, Metadata] = {coding: (*_STARTED, (b"grpc-encoding", coding.encode())) for coding in ("gzip", "deflate")}
 _ENDED_WELL: Metadata = ((b"grpc-status", b"0"),)
 
 
@@ -50,7 +51,7 @@ class GrpcStream:
         "_is_started",
         "_is_unpacking",
         "_max_unread_bytes",
-        "_packs_responses",
+        "_packing",
         "_reader",
         "_rpc",
         "_tiny_frames",
@@ -81,7 +82,8 @@ class GrpcStream:
         self._backlog: deque[FramedMessage] = deque()
         self.has_ended = False
         self.is_half_closed = False
-        self._packs_responses = False
+        # What responses are packed with, "" for not at all.
+        self._packing = ""
         # Large responses are packed elsewhere: those behind one wait here, and so does the end.
         self._to_pack: deque[bytes] = deque()
         self._end_to_send: tuple[InferenceServerError | None] | None = None
@@ -103,7 +105,7 @@ class GrpcStream:
             if head.timeout_s is not None:
                 self._deadline = start_deadline(self._connection.site.loop, head.timeout_s, self.fail)
             if method.category == "inference" and self._connection.site.options.response_compression_level:
-                self._packs_responses = "gzip" in head.accepted
+                self._packing = next((coding for coding in _PACKED if coding in head.accepted), "")
             if not self.has_ended:
                 self._rpc = method.start(self)
         except InferenceServerError as error:
@@ -160,14 +162,14 @@ class GrpcStream:
         """See `CallTransport.send`."""
         if self.has_ended or self._end_to_send is not None:
             return
-        if not self._packs_responses:
+        if not self._packing:
             self._write(message, is_packed=False)
         elif self._to_pack or sum(map(len, message)) > _LARGE_TO_PACK_BYTES:
             self._to_pack.append(b"".join(message))
             if len(self._to_pack) == 1:
                 self._pack_next()
         else:
-            self._write([self._connection.site.pack(message)], is_packed=True)
+            self._write([self._pack(message)], is_packed=True)
 
     def _write(self, message: Sequence[Buffer], is_packed: bool) -> None:
         engine, stream_id = self._connection.engine, self._id
@@ -253,7 +255,7 @@ class GrpcStream:
 
     def _start(self) -> None:
         self._is_started = True
-        self._connection.engine.respond(self._id, _PACKED if self._packs_responses else _STARTED)
+        self._connection.engine.respond(self._id, _PACKED.get(self._packing, _STARTED))
 
     def _give_back(self) -> None:
         if self._unconsumed:
@@ -281,9 +283,12 @@ class GrpcStream:
     def _pack_next(self) -> None:
         message = [self._to_pack[0]]
         try:
-            self._connection.site.codec_thread.submit(lambda: self._connection.site.pack(message), self._take_packed)
+            self._connection.site.codec_thread.submit(lambda: self._pack(message), self._take_packed)
         except InferenceServerError as error:
             self.fail(error)
+
+    def _pack(self, message: Sequence[Buffer]) -> bytes:
+        return self._connection.site.pack(message, self._packing)
 
     def _take_packed(self, result: bytes | InferenceServerError) -> None:
         """Send a response that was packed elsewhere, and go on with what came behind it."""
