@@ -59,7 +59,7 @@ def read_region(what: str, parameters: Mapping[str, Message]) -> RegionSlice | N
                 raise invalid_argument(f"'{key}' of {what} is there without '{_REGION}', give both")
         return None
     region = parameters[_REGION]
-    name = _typed(f"{_REGION} of {what}", region, region.WhichOneof(_CHOICE), "string_param")
+    name = _typed(f"'{_REGION}' of {what}", region, region.WhichOneof(_CHOICE), "string_param")
     numbers = []
     if _SIZE not in parameters:
         raise invalid_argument(f"{what} is in shared memory region '{name[:256]}': '{_SIZE}' is missing")
@@ -68,7 +68,7 @@ def read_region(what: str, parameters: Mapping[str, Message]) -> RegionSlice | N
             numbers.append(0)
             continue
         value = parameters[key]
-        numbers.append(_unsigned(f"{key} of {what}", value, value.WhichOneof(_CHOICE), "int64_param"))
+        numbers.append(_unsigned(f"'{key}' of {what}", value, value.WhichOneof(_CHOICE), "int64_param"))
     return RegionSlice(name, *numbers)
 
 
@@ -77,7 +77,7 @@ def read_classification(what: str, parameters: Mapping[str, Message]) -> int:
     if "classification" not in parameters:
         return 0
     value = parameters["classification"]
-    count: int = _typed(f"classification of {what}", value, value.WhichOneof(_CHOICE), "int64_param")
+    count: int = _typed(f"'classification' of {what}", value, value.WhichOneof(_CHOICE), "int64_param")
     if not 0 < count <= _INT32_MAX:
         raise invalid_argument(f"'classification' of {what} must be from 1 to {_INT32_MAX}, got {count}")
     return count
@@ -96,7 +96,7 @@ def _unsigned(key: str, value: Message, kind: str | None, *allowed: str) -> int:
         raise _wrong_kind(key, kind, " or ".join(allowed))
     number: int = getattr(value, kind)
     if number < 0:
-        raise invalid_argument(f"parameter '{key}' must be at least 0, got {number}")
+        raise invalid_argument(f"parameter {_quoted(key)} must be at least 0, got {number}")
     return number
 
 
@@ -107,4 +107,9 @@ def _typed(key: str, value: Message, kind: str | None, allowed: str) -> Any:
 
 
 def _wrong_kind(key: str, kind: str | None, allowed: str) -> InferenceServerError:
-    return invalid_argument(f"parameter '{key}' has invalid type {kind or 'none'}, it must be {allowed}")
+    return invalid_argument(f"parameter {_quoted(key)} has invalid type {kind or 'none'}, it must be {allowed}")
+
+
+def _quoted(key: str) -> str:
+    """Return a key in quotes; one that says whose it is has them already."""
+    return key if key.startswith("'") else f"'{key}'"
