@@ -28,7 +28,7 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(serve_for_module, repository):
-    return serve_for_module(repository, "--one-port=true")
+    return serve_for_module(repository, "--one-port=true", "--http-header-timeout-secs=2")
 
 
 def infer(module, client) -> list[float]:
