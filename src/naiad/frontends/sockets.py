@@ -114,14 +114,17 @@ def _bind_unix(address: str) -> socket.socket:
         raise invalid_argument(
             f"'{address}' can't be listened at: after 'unix:' comes the path of the socket, of 1 to {_MOST_PATH_BYTES} bytes"
         )
-    _remove_left_over(Path(path), address)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        _remove_left_over(Path(path), address)
         sock.bind(path)
         sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
         raise _bind_error(address, error) from error
+    except InferenceServerError:
+        sock.close()
+        raise
     return sock
 
 

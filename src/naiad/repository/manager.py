@@ -75,13 +75,6 @@ class RepositoryManager(ModelTable):
         """Make a model known that can't be loaded."""
         self._entries[name] = Entry(State.UNAVAILABLE, reason)
 
-    async def load_all(self, found: ScanResult) -> None:
-        """Load every announced model; a failure is kept in the model's state and the log."""
-        loads = (self.load(name, partial(_given, source)) for name, source in found.sources.items())
-        for outcome in await asyncio.gather(*loads, return_exceptions=True):
-            if isinstance(outcome, BaseException) and not isinstance(outcome, InferenceServerError):
-                raise outcome
-
     async def load(self, name: str, find: Callable[[], ModelSource]) -> None:
         """Load a model, or load it anew beside what serves and put it in its place; return when it is ready.
 
@@ -376,10 +369,6 @@ class RepositoryManager(ModelTable):
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _given(source: ModelSource) -> ModelSource:
-    return source
 
 
 def _is_loaded_already(entry: Entry, source: ModelSource) -> bool:

@@ -52,6 +52,8 @@ def run(options: ServerOptions) -> int:
     try:
         return loop.run_until_complete(_Process(options, models, sockets, logs, loop).run())
     finally:
+        # A start that fails leaves no Unix socket's file behind either.
+        sockets.close()
         loop.close()
 
 

@@ -118,6 +118,21 @@ def test_another_file_is_never_removed(tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
+def test_a_path_through_a_file_is_refused(tmp_path):
+    identity(tmp_path / "models")
+    (tmp_path / "file").write_text("")
+    text = failed_start(tmp_path / "models", f"--http-address=unix:{tmp_path}/file/x.sock", *FREE_PORTS)
+    assert f"can't listen at 'unix:{tmp_path}/file/x.sock': Not a directory" in text
+
+
+def test_a_start_that_fails_leaves_no_file(tmp_path):
+    identity(tmp_path / "models")
+    (tmp_path / "keys").write_text("short")
+    address = f"--http-address=unix:{tmp_path}/http.sock"
+    assert "line 1: a key must be" in failed_start(tmp_path / "models", address, f"--api-key-file={tmp_path}/keys", *FREE_PORTS)
+    assert not (tmp_path / "http.sock").exists()
+
+
 def test_the_file_of_a_server_that_took_over_stays(tmp_path):
     first = bind(f"unix:{tmp_path}/x.sock", 0)
     (tmp_path / "x.sock").unlink()

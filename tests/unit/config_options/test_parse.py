@@ -153,3 +153,22 @@ def test_an_accepted_value_without_effect_is_told_to_the_operator(repository: st
     notes = parse_options([repository, "--http-thread-count=8"]).notes
     assert notes == ("--http-thread-count=8: HTTP runs on one event loop, so the number isn't used",)
     assert "--http-thread-count=0" in refusal(repository, "--http-thread-count=0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "notes"),
+    [
+        (["--grpc-server-cert=a.pem"], ["--grpc-server-cert: gRPC has no TLS of its own without --grpc-use-ssl=true"]),
+        (["--grpc-use-ssl=true", "--grpc-server-key=a.pem"], []),
+        (["--grpc-use-ssl=true", "--grpc-root-cert=a.pem"], ["--grpc-root-cert: clients are asked for no certificate"]),
+        (["--grpc-use-ssl-mutual=true", "--grpc-root-cert=a.pem"], []),
+        (["--tls-min-version=1.3"], ["--tls-min-version: there is no TLS without a certificate"]),
+        (["--tls-min-version=1.3", "--tls-cert=a.pem"], []),
+        (["--one-port=true", "--grpc-port=8001"], ["--grpc-port: gRPC listens where HTTP does, by --one-port"]),
+        (["--grpc-port=8001"], []),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_flag_that_changes_nothing_beside_the_others_says_so(repository: str, arguments: list[str], notes: list[str]) -> None:
+    found = parse_options([repository, *arguments]).notes
+    assert [note for note, wanted in zip(found, notes, strict=True) if not note.startswith(wanted)] == []

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from loading import load_found
 from model_folders import identity
 from plans import plan
 
@@ -93,7 +94,7 @@ def run(tmp_path: Path) -> Callable[..., None]:
             bench = Bench(is_strict, repository)
             found = scan([tmp_path], ())
             repository.announce(found)
-            await repository.load_all(found)
+            await load_found(repository, found)
             try:
                 await work(bench)
             finally:
@@ -180,7 +181,7 @@ def test_loading_is_told_from_the_first_model_to_the_whole_server(tmp_path):
         assert core.is_model_serving("echo") is None
         repository.announce(found)
         assert core.is_model_serving("echo") is False
-        await repository.load_all(found)
+        await load_found(repository, found)
         core.mark_loaded()
         assert [heard[0], heard[-1]] == [(False, True), (True, True)]
         await repository.close()

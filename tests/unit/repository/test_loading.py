@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
+from loading import load_found
 from model_folders import identity
 
 from naiad.backends.identity.backend import IdentityBackend
@@ -52,7 +53,7 @@ def test_a_model_that_is_loaded_and_can_not_be_put_to_work_gives_its_copies_back
         repository = RepositoryManager(loader, Runtime(clock, pool, TurnBudget(clock.call_soon), True, workers), 1)
         found = scan((tmp_path,), ())
         repository.announce(found)
-        await repository.load_all(found)
+        await load_found(repository, found)
         failures = repository.failures()
         await repository.close()
         pool.close()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from naiad.config.options.access_options import conflict
 from naiad.config.options.flag import Flag
 from naiad.config.options.repository_options import check_model_control
 from naiad.config.options.server_options import ServerOptions, flag_table, with_metrics_beside_http
+from naiad.config.options.tls_options import unused_flags
 from naiad.config.options.unbuilt import UnbuiltFlag, unbuilt_flags
 from naiad.errors import InferenceServerError, invalid_argument
 
@@ -72,11 +74,20 @@ def options_from_texts(texts: Mapping[str, Any]) -> ServerOptions:
     notes += [_VISIBLE_KEY] if given.get("api_key") else []
     given.update(_from_environment(given))
     values = {flag.field_name: _value(flag, given[flag.field_name]) for flag in flag_table() if given.get(flag.field_name)}
-    options = ServerOptions(**values, functions=functions, notes=tuple(notes))
+    options = ServerOptions(**values, functions=functions)
+    notes += [*unused_flags(options, values), *_unused_places(options, values)]
+    options = replace(options, notes=tuple(notes))
     if not values.get("metrics_address"):
         options = with_metrics_beside_http(options)
     _check_together(options)
     return options
+
+
+def _unused_places(options: ServerOptions, given: Collection[str]) -> Iterator[str]:
+    """Yield a note for each flag that is `given` and says where gRPC listens, when that is HTTP's place."""
+    for name in ("grpc_address", "grpc_port", "reuse_grpc_port"):
+        if options.one_port and name in given:
+            yield f"--{name.replace('_', '-')}: gRPC listens where HTTP does, by --one-port, so the value isn't used"
 
 
 def _from_environment(given: Mapping[str, Any]) -> dict[str, list[str]]:

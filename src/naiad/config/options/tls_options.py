@@ -5,6 +5,7 @@ Owns names, defaults and help. What they mean together is checked where the file
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,3 +86,17 @@ class TlsOptions:
             default_text=_NONE,
         )
     )
+
+
+def unused_flags(options: TlsOptions, given: Collection[str]) -> Iterator[str]:
+    """Yield a note for each flag of TLS that is `given` (names of fields) and changes nothing beside the others."""
+    is_mutual = options.grpc_use_ssl_mutual
+    is_grpc_alone = options.grpc_use_ssl or is_mutual
+    for name in ("grpc_server_cert", "grpc_server_key", "grpc_root_cert"):
+        flag = f"--{name.replace('_', '-')}"
+        if name in given and not is_grpc_alone:
+            yield f"{flag}: gRPC has no TLS of its own without --grpc-use-ssl=true, so the file isn't used"
+        elif name in given and name == "grpc_root_cert" and not is_mutual:
+            yield f"{flag}: clients are asked for no certificate without --grpc-use-ssl-mutual=true, so the file isn't used"
+    if "tls_min_version" in given and options.tls_cert is None and not is_grpc_alone:
+        yield "--tls-min-version: there is no TLS without a certificate, so it isn't used"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Empty and tiny frames cost what full ones do: a message may come in so many of them.
 _MAX_TINY_FRAMES = 65536
 _TINY_FRAME_BYTES = 256
+# Packing this much at the hardest level takes a millisecond.
 _LARGE_TO_PACK_BYTES = 16384
 # One piece costs less than several, until copying it costs more.
 _JOINED_BYTES = 4096
