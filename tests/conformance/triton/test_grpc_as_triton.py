@@ -6,15 +6,13 @@ machine when it isn't there.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import grpc
 import pytest
-from bench import servers, triton_setup
-from bench.errors import Unavailable
 from google.protobuf.message import Message
 from grpc_server import ANY_SIZE
+from real_triton import serving_triton
 from triton_grpc import ASKS, STREAMS, Ask, Said, X, ask, infer, stream, write_for_naiad, write_for_triton
 from tritonclient.grpc import service_pb2 as pb
 
@@ -53,21 +51,13 @@ OWN_WORDS = {
     "stream: bad version", "stream: reserved parameter",
 }  # fmt: skip
 # What Naiad hasn't built yet isn't among its extensions.
-UNBUILT_EXTENSIONS = {"sequence", "model_repository(unload_dependents)", "trace"}
+UNBUILT_EXTENSIONS = {"sequence", "trace"}
 _UNKNOWN_ID = "[request id: <id_unknown>] "
 
 
 @pytest.fixture(scope="module")
 def triton(tmp_path_factory) -> Iterator[grpc.Channel]:
-    try:
-        program = triton_setup.triton()
-    except Unavailable as error:
-        if os.environ.get("NAIAD_REQUIRE_PROGRAMS") == "1":
-            pytest.fail(f"the C++ Triton can't be had: {error}")
-        pytest.skip(f"the C++ Triton can't be had: {error}")
-    folder = tmp_path_factory.mktemp("triton")
-    launch = servers.triton_launch(program, write_for_triton(folder / "models"))
-    with servers.serving(launch, folder / "log") as server:
+    with serving_triton(tmp_path_factory.mktemp("triton"), write_for_triton) as server:
         address = f"{server.grpc_address.host}:{server.grpc_address.port}"
         with grpc.insecure_channel(address, options=ANY_SIZE) as channel:
             yield channel

@@ -6,15 +6,13 @@ Not part of `make test`: `make conformance-triton` brings Triton onto the machin
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import requests
-from bench import servers, triton_setup
-from bench.errors import Unavailable
+from real_triton import serving_triton
 from server_process import ServerProcess
 from triton_models import write_for_naiad, write_for_triton
 from triton_requests import REQUESTS
@@ -45,15 +43,7 @@ OTHER_ANSWER = {"generate empty list": ("stop_words_seen", [])}
 @pytest.fixture(scope="module")
 def triton(tmp_path_factory) -> Iterator[str]:
     """The URL of a C++ Triton."""
-    try:
-        program = triton_setup.triton()
-    except Unavailable as error:
-        if os.environ.get("NAIAD_REQUIRE_PROGRAMS") == "1":
-            pytest.fail(f"the C++ Triton can't be had: {error}")
-        pytest.skip(f"the C++ Triton can't be had: {error}")
-    folder = tmp_path_factory.mktemp("triton")
-    launch = servers.triton_launch(program, write_for_triton(folder / "models"))
-    with servers.serving(launch, folder / "log") as server:
+    with serving_triton(tmp_path_factory.mktemp("triton"), write_for_triton) as server:
         yield f"http://{server.address.host}:{server.address.port}"
 
 

@@ -5,7 +5,6 @@ Not part of `make test`: `make conformance-triton` brings Triton onto the machin
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,11 +12,11 @@ from dataclasses import replace
 import pytest
 import requests
 from bench import servers, triton_setup
-from bench.errors import Unavailable
 from python_models.asking import ask, fits, send
 from python_models.completing import LOADED, REFUSED, write_all
 from python_models.repositories import AREAS, write_api_models
 from python_models.said import EXPECTED, SENT, TRITONS, Sent
+from real_triton import serving_triton
 
 pytestmark = [pytest.mark.triton, pytest.mark.timeout(300)]
 
@@ -28,15 +27,7 @@ ANSWERED = [sent for sent in SENT if sent.tritons is not None]
 @pytest.fixture(scope="module")
 def triton(tmp_path_factory) -> Iterator[str]:
     """The URL of a C++ Triton."""
-    try:
-        program = triton_setup.triton()
-    except Unavailable as error:
-        if os.environ.get("NAIAD_REQUIRE_PROGRAMS") == "1":
-            pytest.fail(f"the C++ Triton can't be had: {error}")
-        pytest.skip(f"the C++ Triton can't be had: {error}")
-    folder = tmp_path_factory.mktemp("triton")
-    launch = servers.triton_launch(program, write_api_models(folder / "models"))
-    with servers.serving(launch, folder / "log") as server:
+    with serving_triton(tmp_path_factory.mktemp("triton"), write_api_models) as server:
         yield f"http://{server.address.host}:{server.address.port}"
 
 

@@ -10,20 +10,10 @@ import numpy as np
 import pytest
 from grpc_models import request
 from grpc_server import GrpcServer, stub
+from queue_policies import LATE_S, TIMEOUT_S, policy
 from scripted_models import ENVIRONMENT, ScriptedModel
 from tritonclient.grpc import service_pb2 as pb
 from waiting import wait_until
-
-TIMEOUT_S = 0.3
-# How late an answer may be on a busy machine; the model stays busy much longer.
-LATE_S = 0.25
-
-
-def policy(action: str) -> str:
-    return f"""dynamic_batching {{ default_queue_policy {{
-        timeout_action: {action} default_timeout_microseconds: {int(TIMEOUT_S * 1e6)}
-        allow_timeout_override: true max_queue_size: 2
-    }} }}"""
 
 
 class Asker:

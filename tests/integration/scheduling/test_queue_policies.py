@@ -6,19 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from asking import Asked, Asker
+from queue_policies import LATE_S, TIMEOUT_S, policy
 from scripted_models import ENVIRONMENT, ScriptedModel
 from waiting import wait_until
-
-TIMEOUT_S = 0.3
-# How late an answer may be on a busy machine; the model stays busy much longer.
-LATE_S = 0.25
-
-
-def policy(action: str) -> str:
-    return f"""dynamic_batching {{ default_queue_policy {{
-        timeout_action: {action} default_timeout_microseconds: {int(TIMEOUT_S * 1e6)}
-        allow_timeout_override: true max_queue_size: 2
-    }} }}"""
 
 
 @pytest.fixture(scope="module")
