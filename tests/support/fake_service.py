@@ -89,6 +89,9 @@ class FakeService:
         self.asked.append((name, version))
         return [{"name": name or "echo", "version": version or "1", "inference_count": 0}]
 
+    def tried_models(self) -> list[IndexEntry]:
+        return self.index
+
     async def repository_index(self, is_ready_only: bool) -> list[IndexEntry]:
         self._fail()
         self.index_filters.append(is_ready_only)

@@ -215,6 +215,10 @@ class InferenceServer:
                 raise invalid_argument(f"requested model version is not available for model '{name}'")
         return [model.statistics.to_json(model.plan.name, str(model.plan.version)) for model in models]
 
+    def tried_models(self) -> list[IndexEntry]:
+        """See `InferenceService.tried_models`."""
+        return self._repository.index(is_ready_only=False)
+
     async def repository_index(self, is_ready_only: bool) -> list[IndexEntry]:
         """See `InferenceService.repository_index`."""
         return await self._control.index(is_ready_only)

@@ -131,6 +131,9 @@ class InferenceService(Protocol):
     def statistics(self, name: str, version: str) -> list[dict[str, Any]]:
         """Return the statistics in their JSON form, of every ready version of every model when `name` is ""."""
 
+    def tried_models(self) -> list[IndexEntry]:
+        """Return every model version that is loaded or was to be, and its state, without a look at the repositories."""
+
     async def repository_index(self, is_ready_only: bool) -> list[IndexEntry]:
         """Return every known model version and its state, and the names of what else is in the repositories."""
 

@@ -54,6 +54,12 @@ def test_ready_is_400_without_a_body_when_a_model_has_failed(call, service, inde
     assert (reply.status, reply.body) == (400, b"")
 
 
+def test_ready_does_not_look_at_the_repositories(call, service):
+    service.ready, service.index, service.fault = False, [FAILED], RuntimeError("the disk hangs")
+    assert call("GET", "/v2/health/ready").status == 400
+    assert service.index_filters == []
+
+
 def test_ready_is_503_while_the_server_drains_whatever_its_models_do(call, service):
     service.ready, service.draining, service.index = False, True, [FAILED]
     reply = call("GET", "/v2/health/ready")

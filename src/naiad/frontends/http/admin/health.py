@@ -23,7 +23,7 @@ async def ready(question: Question) -> Response:
     service = question.service
     if service.is_ready():
         return empty_answer()
-    if not service.is_draining() and await _has_failed_model(service):
+    if not service.is_draining() and _has_failed_model(service):
         return empty_answer(400)
     raise unavailable("Server exiting" if service.is_draining() else "Server not ready")
 
@@ -37,8 +37,11 @@ async def model_ready(question: Question) -> Response:
     raise invalid_argument("Model version not ready")
 
 
-async def _has_failed_model(service: InferenceService) -> bool:
-    """Return whether a model is down for good: nothing is on its way any more and something that should serve doesn't."""
-    entries = [entry for entry in await service.repository_index(is_ready_only=False) if entry.reason != "unloaded"]
+def _has_failed_model(service: InferenceService) -> bool:
+    """Return whether a model is down for good: nothing is on its way any more and something that should serve doesn't.
+
+    Whoever asks for readiness asks often, and must not wait for a disk.
+    """
+    entries = [entry for entry in service.tried_models() if entry.reason != "unloaded"]
     states = {entry.state for entry in entries}
     return "LOADING" not in states and "UNAVAILABLE" in states
