@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,3 +56,13 @@ def test_no_memory_is_taken_for_an_announced_length() -> None:
     reader = MessageReader(2**31 - 1)
     reader.feed(b"\0\x7f\xff\xff\xffabc")
     assert sum(len(piece) for piece in reader._pieces) == 3
+
+
+@pytest.mark.parametrize("size", [16_385, 100_003, 602_112 + 57])
+def test_the_last_tensor_of_a_large_message_in_pieces_lies_on_a_boundary(size: int) -> None:
+    body = prefix(size, False) + bytes(range(256)) * (size // 256) + bytes(size % 256)
+    reader = MessageReader(1 << 20)
+    found = [message for start in range(0, len(body), 16_384) for message in reader.feed(body[start : start + 16_384])]
+    assert [bytes(message.data) for message in found] == [body[5:]]
+    tensor = np.frombuffer(found[0].data, np.float64, 2000, size - 16_000)
+    assert tensor.flags.aligned
