@@ -77,14 +77,14 @@ def touch(path: Path) -> None:
 
 
 def http_ask(server: ServerProcess, name: str, version: str = "") -> Callable[[], float]:
-    client = tritonclient.http.InferenceServerClient(server.http)
+    client = server.clients.enter_context(tritonclient.http.InferenceServerClient(server.http))
     tensor = tritonclient.http.InferInput("X", [1, 1], "FP32")
     tensor.set_data_from_numpy(np.ones((1, 1), np.float32))
     return lambda: float(client.infer(name, [tensor], model_version=version).as_numpy("Y")[0, 0])
 
 
 def grpc_ask(server: ServerProcess, name: str, version: str = "") -> Callable[[], float]:
-    client = tritonclient.grpc.InferenceServerClient(server.grpc)
+    client = server.clients.enter_context(tritonclient.grpc.InferenceServerClient(server.grpc))
     tensor = tritonclient.grpc.InferInput("X", [1, 1], "FP32")
     tensor.set_data_from_numpy(np.ones((1, 1), np.float32))
     return lambda: float(client.infer(name, [tensor], model_version=version).as_numpy("Y")[0, 0])

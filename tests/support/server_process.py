@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,11 @@ READY = "NAIAD_READY "
 
 
 class ServerProcess:
-    """One server. `http` and `metrics` are host:port; `output` and `errors` hold its lines so far."""
+    """One server. `http` and `metrics` are host:port; `output` and `errors` hold its lines so far.
+
+    `clients` closes what tests open to ask it when it has ended: left to the garbage collector, a client's sockets may
+    be collected before the client, in whatever test runs then.
+    """
 
     def __init__(
         self,
@@ -49,6 +54,7 @@ class ServerProcess:
             env={**os.environ, **(environment or {})},
             cwd=directory,
         )
+        self.clients = ExitStack()
         self.output: list[str] = []
         self.errors: list[str] = []
         self.http = self.grpc = self.metrics = ""
@@ -113,6 +119,7 @@ class ServerProcess:
             self.process.wait()
             raise AssertionError(f"the server did not end within {timeout_s} s:\n{self.log()}") from None
         finally:
+            self.clients.close()
             for reader in self._readers:
                 reader.join(5)
             for pipe in (self.process.stdout, self.process.stderr):

@@ -17,7 +17,8 @@ class Control:
     def __init__(self, server: ServerProcess, protocol: str) -> None:
         self.is_http = protocol == "http"
         module: Any = tritonclient.http if self.is_http else tritonclient.grpc
-        self.client = module.InferenceServerClient(server.http if self.is_http else server.grpc)
+        address = server.http if self.is_http else server.grpc
+        self.client = server.clients.enter_context(module.InferenceServerClient(address))
         self.load = self.client.load_model
         self.unload = self.client.unload_model
         self.is_ready = self.client.is_model_ready

@@ -6,6 +6,7 @@ import json
 
 import pytest
 import requests
+import tritonclient.grpc
 from controlled_models import ValueModel, grpc_ask, http_ask, touch
 from model_folders import identity
 from server_process import failed_start
@@ -99,17 +100,18 @@ def test_a_model_that_isnt_in_the_repositories_is_named_and_leaves_nothing(model
 @pytest.mark.parametrize("name", ["", " ", "..", "a/b", "."])
 def test_names_that_no_model_can_have_are_refused(models, serve_once, name):
     with pytest.raises(InferenceServerException, match="must not be empty"):
-        serve_once(models).load(name)
+        serve_once(models).load_model(name)
 
 
 @pytest.fixture
 def serve_once(serve):
     """gRPC: a path of HTTP can't hold such names."""
-    import tritonclient.grpc
 
-    return lambda models: type(
-        "Client", (), {"load": tritonclient.grpc.InferenceServerClient(serve(models, EXPLICIT).grpc).load_model}
-    )
+    def start(models):
+        server = serve(models, EXPLICIT)
+        return server.clients.enter_context(tritonclient.grpc.InferenceServerClient(server.grpc))
+
+    return start
 
 
 def test_a_model_in_two_repositories_isnt_loaded(models, tmp_path, serve, control):

@@ -84,6 +84,6 @@ def serve_for_module_upload(serve_for_module, tmp_path_factory):
     models = tmp_path_factory.mktemp("models")
     identity(models, "echo")
     server = serve_for_module(models, EXPLICIT, UPLOAD)
-    client = tritonclient.http.InferenceServerClient(server.http)
+    client = server.clients.enter_context(tritonclient.http.InferenceServerClient(server.http))
     client.address = server.http
     return client
