@@ -38,7 +38,7 @@ def _check(form: str, run_models: bool, **texts: Any) -> int:
     from naiad.repository.check import CheckSettings, check_repositories, worker_loader  # noqa: PLC0415 - help needs no numpy
 
     with worker_loader(options.options) if run_models else nullcontext() as workers:
-        settings = CheckSettings(options.backends, options.settings, workers)
+        settings = CheckSettings(options.backends, options.settings, workers, options.naming)
         models = check_repositories(options.paths, options.suffixes, settings)
     click.echo(json.dumps(as_json(models), indent=2) if form == "json" else as_text(models))
     return int(any(model.errors for model in models))

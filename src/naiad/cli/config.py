@@ -95,7 +95,8 @@ def _origins(model: CheckedModel, options: ModelOptions) -> Any:
 def _checked(options: ModelOptions) -> CheckedModel:
     from naiad.repository.check import CheckSettings, check_model_folder  # noqa: PLC0415 - brings numpy, which help doesn't need
 
-    return check_model_folder(options.paths[0], options.suffixes, CheckSettings(options.backends, options.settings))
+    settings = CheckSettings(options.backends, options.settings, naming=options.naming)
+    return check_model_folder(options.paths[0], options.suffixes, settings)
 
 
 def _told(model: CheckedModel) -> int:

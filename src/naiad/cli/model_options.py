@@ -18,9 +18,10 @@ from naiad.errors import InferenceServerError
 
 if TYPE_CHECKING:
     from naiad.backends.table import BackendTable
+    from naiad.repository.layout import Naming
     from naiad.repository.loader import LoadSettings
 
-_NAMES = ("disable-auto-complete-config", "backend-config", "backend-directory")
+_NAMES = ("disable-auto-complete-config", "model-config-name", "backend-config", "backend-directory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class ModelOptions:
     backends: BackendTable
     settings: LoadSettings
     suffixes: tuple[str, ...]
+    naming: Naming
 
 
 def model_parameters(argument: str, *, is_one: bool) -> list[click.Parameter]:
@@ -58,11 +60,11 @@ def model_options(texts: Mapping[str, Any]) -> ModelOptions:
     from naiad.backends.python.settings import with_environment_flags  # noqa: PLC0415 - help doesn't need it
     from naiad.backends.table import BackendTable  # noqa: PLC0415
     from naiad.repository.loader import LoadSettings  # noqa: PLC0415
-    from naiad.server.assembly import SINGLE_FILE_SUFFIXES  # noqa: PLC0415
+    from naiad.server.assembly import SINGLE_FILE_SUFFIXES, naming_of  # noqa: PLC0415
 
     settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options))
     backends = BackendTable(backend_directory=options.backend_directory)
-    return ModelOptions(options, paths, backends, settings, SINGLE_FILE_SUFFIXES)
+    return ModelOptions(options, paths, backends, settings, SINGLE_FILE_SUFFIXES, naming_of(options))
 
 
 def _option(flag: Flag) -> click.Option:

@@ -16,6 +16,7 @@ from naiad.errors import internal, invalid_argument, not_found
 from naiad.repository.tree import TreeState
 
 CONFIG_FILE = "config.pbtxt"
+CONFIG_FOLDER = "configs"
 DUPLICATE = "model appears in two or more repositories"
 _NO_VERSIONS = frozenset({"warmup", "initial_state", "configs"})
 
@@ -30,6 +31,26 @@ class UploadFolder(Protocol):
 
     def let_go(self) -> None:
         """Be done with it: after the last one it is removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What the operator says of names. Of the configs of a model counts `configs/<config_name>.pbtxt` where it is there,
+    config.pbtxt elsewhere and with "".
+    """
+
+    config_name: str = ""
+
+    def config_file(self, directory: Path) -> Path | None:
+        """Return the config that counts in a model's folder, None when there is none."""
+        custom = directory / CONFIG_FOLDER / f"{self.config_name}.pbtxt"
+        if self.config_name and custom.is_file():
+            return custom
+        config_file = directory / CONFIG_FILE
+        return config_file if config_file.is_file() else None
+
+
+_DEFAULT_NAMING = Naming()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +72,11 @@ class ModelSource:
     state: TreeState | None = None
     upload: UploadFolder | None = None
 
+    @property
+    def config_path(self) -> str:
+        """Where in the model's folder its config lies, or would lie."""
+        return CONFIG_FILE if self.config_file is None else self.config_file.relative_to(self.directory).as_posix()
+
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
@@ -67,7 +93,13 @@ class ScanResult:
         return ScanResult({**self.sources, **sources}, self.duplicates)
 
 
-def scan(paths: Iterable[Path], single_file_suffixes: Sequence[str], *, is_quiet: bool = False) -> ScanResult:
+def scan(
+    paths: Iterable[Path],
+    single_file_suffixes: Sequence[str],
+    naming: Naming = _DEFAULT_NAMING,
+    *,
+    is_quiet: bool = False,
+) -> ScanResult:
     """Return every model below `paths`: each is a repository, a model's folder or a model's file.
 
     Raises NOT_FOUND for a path that isn't there, INVALID_ARGUMENT for a file that is no model (`single_file_suffixes` are
@@ -75,7 +107,7 @@ def scan(paths: Iterable[Path], single_file_suffixes: Sequence[str], *, is_quiet
     """
     found: dict[str, list[ModelSource]] = {}
     for place in _places(paths, single_file_suffixes):
-        source = _source(place, single_file_suffixes, is_quiet)
+        source = _source(place, single_file_suffixes, naming, is_quiet)
         found.setdefault(source.name, []).append(source)
     return ScanResult(
         {name: sources[0] for name, sources in found.items() if len(sources) == 1},
@@ -83,7 +115,9 @@ def scan(paths: Iterable[Path], single_file_suffixes: Sequence[str], *, is_quiet
     )
 
 
-def find(paths: Iterable[Path], single_file_suffixes: Sequence[str], name: str) -> ModelSource:
+def find(
+    paths: Iterable[Path], single_file_suffixes: Sequence[str], name: str, naming: Naming = _DEFAULT_NAMING
+) -> ModelSource:
     """Return the model `name` below `paths` as it is now.
 
     Raises INTERNAL with the protocol's text when it isn't there, INVALID_ARGUMENT when it is in more than one place, and what
@@ -98,17 +132,17 @@ def find(paths: Iterable[Path], single_file_suffixes: Sequence[str], name: str) 
         raise internal(f"failed to load '{name}', failed to poll from model repository: there is no such model in {where}")
     if len(places) > 1:
         raise invalid_argument(f"load failed for model '{name}': {DUPLICATE}: {', '.join(map(str, places))}")
-    return _source(places[0], single_file_suffixes)
+    return _source(places[0], single_file_suffixes, naming)
 
 
 def moved(source: ModelSource, directory: Path) -> ModelSource:
-    """Return a model with the files of another folder: its config.pbtxt and versions are those that lie there."""
+    """Return a model with the files of another folder: its config and versions are those that lie there."""
     place = directory.resolve()
-    config_file = place / CONFIG_FILE
+    name = "" if source.config_path == CONFIG_FILE else Path(source.config_path).stem
     return replace(
         source,
         directory=place,
-        config_file=config_file if config_file.is_file() else None,
+        config_file=Naming(name).config_file(place),
         versions=_versions(place),
         file_name="",
     )
@@ -170,12 +204,11 @@ def _is_model_folder(path: Path) -> bool:
     return not any((folder / CONFIG_FILE).is_file() or _versions(folder, is_quiet=True) for folder in folders)
 
 
-def _source(place: Path, suffixes: Sequence[str], is_quiet: bool = False) -> ModelSource:
+def _source(place: Path, suffixes: Sequence[str], naming: Naming, is_quiet: bool = False) -> ModelSource:
     name = _name(place, suffixes)
     if name != place.name:
         return ModelSource(name, place.parent, None, {1: place.parent}, place.name)
-    config_file = place / CONFIG_FILE
-    return ModelSource(name, place, config_file if config_file.is_file() else None, _versions(place, is_quiet))
+    return ModelSource(name, place, naming.config_file(place), _versions(place, is_quiet))
 
 
 def _versions(directory: Path, is_quiet: bool = False) -> dict[int, Path]:

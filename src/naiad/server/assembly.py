@@ -34,7 +34,7 @@ from naiad.observability.custom_metrics import CustomMetrics
 from naiad.observability.metrics import MetricsRegistry, ModelMetricsSource
 from naiad.repository.control.control import ControlSettings, ModelControl
 from naiad.repository.control.places import Places
-from naiad.repository.layout import ScanResult
+from naiad.repository.layout import Naming, ScanResult
 from naiad.repository.loader import Loader, LoadSettings
 from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model, Runtime
@@ -73,6 +73,11 @@ class Server:
 def max_connections(options: ServerOptions) -> int:
     """Return how many connections of clients may be open at once."""
     return options.http_max_connections + (options.grpc_max_connections if options.allow_grpc else 0)
+
+
+def naming_of(options: ServerOptions) -> Naming:
+    """Return what the options say of the names of models and configs."""
+    return Naming(options.model_config_name)
 
 
 def assemble(
@@ -120,7 +125,7 @@ def _model_control(
     given = {name: source for name, source in models.found.sources.items() if source.config is not None}
     control = ModelControl(
         repository,
-        Places(models.repositories.paths, SINGLE_FILE_SUFFIXES, given, models.repositories.remote),
+        Places(models.repositories.paths, SINGLE_FILE_SUFFIXES, given, models.repositories.remote, naming_of(options)),
         ControlSettings(
             options.model_control_mode, options.load_model, options.repository_poll_secs, options.allow_model_upload
         ),

@@ -60,7 +60,7 @@ def run(options: ServerOptions) -> int:
 def _models(options: ServerOptions) -> ModelsToServe:
     """Find what is to be served. Raises InferenceServerError when that is nothing, or no name of its own."""
     repositories = open_repositories(options, os.environ)
-    found = scan(repositories.paths, assembly.SINGLE_FILE_SUFFIXES)
+    found = scan(repositories.paths, assembly.SINGLE_FILE_SUFFIXES, assembly.naming_of(options))
     functions = function_sources(options.functions, Path.cwd())
     is_fixed = options.model_control_mode == "none"
     if is_fixed and not (found.sources or found.duplicates or functions):

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from naiad.errors import Code, InferenceServerError
-from naiad.repository.layout import scan
+from naiad.repository.control.places import Places
+from naiad.repository.layout import Naming, find, moved, scan
 
 SUFFIXES = (".onnx",)
 
@@ -64,3 +65,49 @@ def test_what_is_not_there_or_no_model_is_refused_by_name(tmp_path, name, code):
     with pytest.raises(InferenceServerError, match=name) as caught:
         scan([tmp_path / name], SUFFIXES)
     assert caught.value.code is code
+
+
+def config_file(folder: Path, name: str) -> str:
+    found = scan([folder.parent], SUFFIXES, Naming(name)).sources[folder.name]
+    assert found.config_file is not None
+    assert folder / found.config_path == found.config_file
+    return found.config_path
+
+
+def test_a_custom_config_counts_where_it_is_and_else_config_pbtxt(tmp_path):
+    make(
+        tmp_path, "a/config.pbtxt", "a/configs/h100.pbtxt", "a/1/x", "b/config.pbtxt", "b/1/x", "c/configs/h100.pbtxt", "c/1/x"
+    )
+    assert [config_file(tmp_path / model, "h100") for model in "abc"] == [
+        "configs/h100.pbtxt",
+        "config.pbtxt",
+        "configs/h100.pbtxt",
+    ]
+    assert config_file(tmp_path / "a", "") == config_file(tmp_path / "a", "other") == "config.pbtxt"
+    assert scan([tmp_path], SUFFIXES).sources["c"].config_file is None
+    assert find([tmp_path], SUFFIXES, "a", Naming("h100")).config_file == tmp_path / "a/configs/h100.pbtxt"
+
+
+def test_a_moved_model_keeps_the_name_of_its_config(tmp_path):
+    make(
+        tmp_path,
+        "r/m/configs/x.pbtxt",
+        "r/m/config.pbtxt",
+        "r/m/1/x",
+        "there/configs/x.pbtxt",
+        "there/config.pbtxt",
+        "there/2/x",
+    )
+    for name, path in (("x", "configs/x.pbtxt"), ("", "config.pbtxt")):
+        source = moved(find([tmp_path / "r"], SUFFIXES, "m", Naming(name)), tmp_path / "there")
+        assert (source.config_path, list(source.versions)) == (path, [2])
+
+
+def test_what_a_custom_config_looks_like_counts_as_the_config(tmp_path):
+    places = Places([make(tmp_path, "m/config.pbtxt", "m/configs/x.pbtxt", "m/1/x")], SUFFIXES, naming=Naming("x"))
+    before = places.find("m").state
+    (tmp_path / "m/configs/x.pbtxt").write_text("max_batch_size: 1")
+    after = places.find("m").state
+    assert before is not None
+    assert after is not None
+    assert (before.config == after.config, before.files == after.files) == (False, True)

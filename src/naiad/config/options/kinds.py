@@ -123,6 +123,20 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class PlainName:
+    """The name of a file without its ending, or nothing."""
+
+    metavar: str = "NAME"
+    allowed: str = "the name of a file, without '/'"
+
+    def parse(self, text: str) -> str:
+        """See `Kind.parse`."""
+        if "/" in text or "\0" in text:
+            raise ValueError
+        return text
+
+
+@dataclass(frozen=True, slots=True)
 class LocalPath:
     """A path on this machine; whether anything is there is seen when it is read."""
 

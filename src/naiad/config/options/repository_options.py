@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from naiad.config.options.flag import Category, Flag, option
-from naiad.config.options.kinds import Bool, Choice, Int, LocalPath, RepositoryPlace, Switch, Text
+from naiad.config.options.kinds import Bool, Choice, Int, LocalPath, PlainName, RepositoryPlace, Switch, Text
 from naiad.errors import invalid_argument
 
 ALL_MODELS = "*"
@@ -81,6 +81,17 @@ class RepositoryOptions:
             "How often the repositories are looked at with --model-control-mode=poll; 0 is never. A change counts when two "
             "looks see the same, so that a model that is still being copied isn't loaded.",
             unit="seconds",
+        )
+    )
+    model_config_name: str = option(
+        Flag(
+            "model-config-name",
+            _REPOSITORY,
+            PlainName(),
+            "",
+            "Which config of a model counts: configs/<name>.pbtxt in its folder, or config.pbtxt where there is none of that "
+            "name.",
+            default_text="none",
         )
     )
     model_load_thread_count: int = option(

@@ -47,7 +47,6 @@ _VERTEX = "the Vertex AI endpoints aren't built yet"
 _AGENTS = "native repository agents aren't loaded; agents in Python come by the entry point group naiad.repository_agents"
 
 _REFUSED: Mapping[str, tuple[str, ...]] = {
-    "custom configurations (configs/<name>.pbtxt) aren't built yet": ("model-config-name",),
     _TRACE: ("trace-config", "trace-file", "trace-level", "trace-rate", "trace-count", "trace-log-frequency"),
     _CACHE: ("cache-config", "cache-directory"),
     _RATE: ("rate-limit-resource",),

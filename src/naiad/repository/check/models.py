@@ -15,7 +15,7 @@ from naiad.repository.check.steps import CheckSettings, check_source
 
 def check_repositories(paths: Iterable[Path], suffixes: Sequence[str], settings: CheckSettings) -> list[CheckedModel]:
     """Return what there is to say of each model below `paths`, by name; blocking. Raises what `layout.scan` raises."""
-    found = layout.scan(paths, suffixes)
+    found = layout.scan(paths, suffixes, settings.naming)
     models = {name: check_source(source, settings) for name, source in found.sources.items()}
     for name, places in found.duplicates.items():
         models[name] = CheckedModel(layout.ModelSource(name, places[0], None, {}))
@@ -27,7 +27,7 @@ def check_repositories(paths: Iterable[Path], suffixes: Sequence[str], settings:
 
 def check_model_folder(path: Path, suffixes: Sequence[str], settings: CheckSettings) -> CheckedModel:
     """Return what there is to say of the one model at `path`. Raises INVALID_ARGUMENT when it is none, or a repository."""
-    sources = list(layout.scan([path], suffixes).sources.values())
+    sources = list(layout.scan([path], suffixes, settings.naming).sources.values())
     if len(sources) != 1 or sources[0].directory not in (path.resolve(), path.resolve().parent):
         raise invalid_argument(f"'{path}' is not a model's folder: it needs a config.pbtxt or numbered folders")
     return check_source(sources[0], settings)

@@ -7,7 +7,7 @@ runs a user's code only if it is given workers to run it in; otherwise what `aut
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +24,7 @@ from naiad.proto import message_class
 from naiad.repository import versions
 from naiad.repository.agents.table import AgentTable
 from naiad.repository.check.model import CheckedModel, Stage
-from naiad.repository.layout import ModelSource
+from naiad.repository.layout import ModelSource, Naming
 from naiad.repository.loader import DEFAULT_MAX_BATCH_SIZE_SETTING, LoadSettings, is_isolated
 from naiad.repository.workers import WorkerLoader
 
@@ -39,12 +39,13 @@ FROM_DEFAULTS = "default"
 @dataclass(frozen=True, slots=True)
 class CheckSettings:
     """How to check: as a server with these backends and settings would load. `workers` may run the code of Python models; None:
-    it isn't run.
+    it isn't run. `naming` says which models and configs there are.
     """
 
     backends: BackendTable
     loading: LoadSettings
     workers: WorkerLoader | None = None
+    naming: Naming = field(default_factory=Naming)
 
 
 def check_source(source: ModelSource, settings: CheckSettings) -> CheckedModel:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from naiad.errors import InferenceServerError
 from naiad.repository import layout
-from naiad.repository.layout import ModelSource
+from naiad.repository.layout import ModelSource, Naming
 from naiad.repository.tree import TreeState, tree_state
 
 _log = logging.getLogger("naiad.repository")
@@ -38,20 +38,21 @@ class Places:
     suffixes: Sequence[str]
     given: Mapping[str, ModelSource] = field(default_factory=dict)
     followed: Sequence[Followed] = ()
+    naming: Naming = field(default_factory=Naming)
 
     def find(self, name: str, config: Any = None) -> ModelSource:
         """Return a model as it is now, with `config` in place of the one on disk. Raises what `layout.find` raises."""
         if name not in self.given:
             for repository in self.followed:
                 repository.sync_model(name)
-        source = with_state(self.given.get(name) or layout.find(self.paths, self.suffixes, name))
+        source = with_state(self.given.get(name) or layout.find(self.paths, self.suffixes, name, self.naming))
         return source if config is None else replace(source, config=config)
 
     def states(self) -> dict[str, TreeState]:
         """Return what each model on disk looks like, without those that are in two places. Raises what `scan` raises."""
         for repository in self.followed:
             repository.sync()
-        found = layout.scan(self.paths, self.suffixes, is_quiet=True)
+        found = layout.scan(self.paths, self.suffixes, self.naming, is_quiet=True)
         states = {name: _state(source) for name, source in found.sources.items() if name not in self.given}
         return {name: state for name, state in states.items() if state is not None}
 
@@ -74,6 +75,6 @@ def _state(source: ModelSource) -> TreeState | None:
     if source.config is not None:
         return None
     try:
-        return tree_state(source.directory, layout.CONFIG_FILE, source.file_name)
+        return tree_state(source.directory, source.config_path, source.file_name)
     except OSError:
         return None

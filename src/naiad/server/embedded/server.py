@@ -184,7 +184,7 @@ class Server:
         return running, server
 
     def _found(self, paths: Sequence[Path]) -> ScanResult:
-        found = scan(paths, assembly.SINGLE_FILE_SUFFIXES)
+        found = scan(paths, assembly.SINGLE_FILE_SUFFIXES, assembly.naming_of(self._options))
         is_fixed = self._options.model_control_mode == "none"
         if is_fixed and not (self._sources or found.sources or found.duplicates):
             raise invalid_argument("nothing to serve: bind a function, or give a model_repository with a model in it")
