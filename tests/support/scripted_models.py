@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from model_folders import write_model
 
 PACKAGE = Path(__file__).parent / "scripted_backend"
 
-# What a server process needs to find the backend's package.
-ENVIRONMENT = {"PYTHONPATH": str(PACKAGE)}
+# What a server process needs to find the backend's package, and what this one finds.
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(filter(None, (str(PACKAGE), os.environ.get("PYTHONPATH"))))}
 
 
 class ScriptedModel:

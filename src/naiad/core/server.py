@@ -76,7 +76,7 @@ class _Route:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.check = CallValidator(model.plan).check
-        self.enqueue = model.scheduler.enqueue
+        self.enqueue = model.enqueue
 
 
 class InferenceServer:

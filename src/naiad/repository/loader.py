@@ -149,6 +149,17 @@ class Loader:
             prepared.config, version=version, directory=source.directory, version_directory=source.versions[version]
         )
 
+    def plan_only(self, prepared: PreparedModel, version: int) -> LoadedVersion:
+        """Return a version without copies, which `load_more` loads. Raises InferenceServerError."""
+        plan = self.plan(prepared, version)
+        source = prepared.source
+        files = _files(prepared.config, source, source.versions[version], prepared.settings)
+        copies: Copies = []
+        if is_isolated(prepared.backend):
+            program = cast("type[WorkerBackend]", prepared.backend).program(files)
+            copies = LoadedWorkers(program, limits_of(plan.parameters, plan.name), [])
+        return LoadedVersion(plan, prepared.backend, copies, files, 0.0, is_parked=True)
+
     def load_more(self, prepared: PreparedModel, plan: ModelPlan, added: Sequence[InstancePlan], files: ModelFiles) -> Copies:
         """Load further instances of a version that is loaded already, with its `files`. Raises as `load` does."""
         return self._load_copies(prepared, plan, added, files)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,10 +17,13 @@ from typing import Any, TypeVar
 
 from naiad.config.plan import ModelPlan
 from naiad.errors import InferenceServerError, invalid_argument, unavailable
+from naiad.execution.process.life.child.memory_use import resident_bytes
+from naiad.repository.budget.keeper import Hooks, MemoryBudget
+from naiad.repository.budget.size import Need, need_of
 from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult
 from naiad.repository.load_threads import LoadThreads
 from naiad.repository.loader import Loader, PreparationError, PreparedModel
-from naiad.repository.model import Copies, Model, Runtime
+from naiad.repository.model import Copies, LoadedVersion, Model, Runtime
 from naiad.repository.resize import differs_in_counts_only
 from naiad.repository.states import UNLOADED, Entry, ModelTable, Origin, State, Version
 
@@ -45,7 +49,9 @@ class RepositoryManager(ModelTable):
     A loaded model goes on serving until another copy of it can take its place: nothing is refused in between.
     """
 
-    def __init__(self, loader: Loader, runtime: Runtime, load_thread_count: int, retry_count: int = 0) -> None:
+    def __init__(
+        self, loader: Loader, runtime: Runtime, load_thread_count: int, retry_count: int = 0, memory_limit_bytes: int = 0
+    ) -> None:
         super().__init__()
         self._loader = loader
         self._runtime = runtime
@@ -61,6 +67,7 @@ class RepositoryManager(ModelTable):
         self.on_ready: Callable[[Model], None] = lambda _model: None
         self.on_gone: Callable[[Model], None] = lambda _model: None
         self.on_closed: Callable[[], None] = _no_one
+        self.budget = self._made_budget(memory_limit_bytes) if memory_limit_bytes else None
 
     def announce(self, found: ScanResult) -> None:
         """Make the models of a scan known before they are loaded, so that a look-up says LOADING and not unknown."""
@@ -116,6 +123,8 @@ class RepositoryManager(ModelTable):
         """Cut loads short, since the server ends: what starts in a worker process fails, what is loaded is given back."""
         self._is_closed = True
         self._loader.stop()
+        if self.budget is not None:
+            self.budget.stop()
 
     async def close(self) -> None:
         """Drain every model and give it back."""
@@ -125,6 +134,8 @@ class RepositoryManager(ModelTable):
                 self._retire(entry, number)
         if self._tasks:
             await asyncio.wait(self._tasks)
+        if self.budget is not None:
+            await self.budget.close()
         self._loading.close()
         self._closing.close()
 
@@ -147,6 +158,8 @@ class RepositoryManager(ModelTable):
             turn.count -= 1
             if not turn.count:
                 del self._turns[name]
+                if self.budget is not None:
+                    self.budget.look_soon()
 
     async def _load(self, entry: Entry, source: ModelSource) -> None:
         if _is_loaded_already(entry, source):
@@ -208,7 +221,7 @@ class RepositoryManager(ModelTable):
     async def _load_version(self, entry: Entry, prepared: PreparedModel, number: int, is_reload: bool) -> Model | str:
         """Return the model, or why there is none; without anything that serves, its state says so at once."""
         try:
-            model = await self._made(prepared, number)
+            model = await self._made(prepared, number, is_reload)
         except Exception as error:
             reason = _reason(error)
             _log.error("failed to load '%s' version %d: %s", prepared.source.name, number, reason)
@@ -219,19 +232,27 @@ class RepositoryManager(ModelTable):
             self._serve(entry, number, model)
         return model
 
-    async def _made(self, prepared: PreparedModel, number: int) -> Model:
+    async def _made(self, prepared: PreparedModel, number: int, is_reload: bool) -> Model:
         """Load one version and make it ready to serve; when that fails, nothing of it is left."""
         name = prepared.source.name
         _log.info("loading: %s:%d", name, number)
         what = f"loading model '{name}' version {number}"
-        loaded = await self._attempt(what, partial(self._loader.load, prepared, number))
+        load, holding = partial(self._attempt, what, partial(self._loader.load, prepared, number)), None
+        if self.budget is None:
+            loaded = await load()
+        else:
+            loaded, holding = await self.budget.admit(prepared, number, load, is_reload=is_reload)
         try:
             if self._is_closed:
                 raise unavailable("the server is shutting down")
             model = Model(loaded, self._runtime)
         except Exception:
             await self._close_copies(name, loaded.instances)
+            if self.budget is not None and holding is not None:
+                self.budget.drop(holding)
             raise
+        if self.budget is not None and holding is not None:
+            self.budget.keep(holding, model)
         if prepared.source.upload is not None:
             prepared.source.upload.hold()
             model.upload = prepared.source.upload
@@ -259,7 +280,7 @@ class RepositoryManager(ModelTable):
         model.on_readiness = self.on_change
         self.on_change()
         self.on_ready(model)
-        _log.info("successfully loaded '%s'", model.plan.name)
+        _log.info("'%s' is loaded at its first request" if model.is_parked else "successfully loaded '%s'", model.plan.name)
 
     def _replace(self, entry: Entry, made: dict[int, Model]) -> None:
         """Put the models of a reload in the place of those that serve, which end what they have."""
@@ -305,12 +326,16 @@ class RepositoryManager(ModelTable):
         await model.drain()
         if has_served:
             self.on_gone(model)
+        if self.budget is not None:
+            self.budget.begin_end(model)
         try:
             await model.close(partial(self._closing.run, f"closing model '{name}' version {number}"))
         except Exception:
             _log.exception("closing model '%s' version %d failed", name, number)
         self._leaving.discard(model)
         await self._closing.run(f"giving back memory of '{name}'", self.on_closed)
+        if self.budget is not None:
+            self.budget.forget(model)
         if model.upload is not None:
             model.upload.let_go()
         if version is not None and version.state is State.UNLOADING:
@@ -335,7 +360,7 @@ class RepositoryManager(ModelTable):
         numbers = entry.ready()
         models = [model for number in numbers if (model := entry.versions[number].model) is not None]
         is_possible = entry.origin is not None and differs_in_counts_only(entry.origin, prepared)
-        if not is_possible or tuple(numbers) != prepared.versions or any(model.down for model in models):
+        if not is_possible or tuple(numbers) != prepared.versions or any(model.down or model.is_parked for model in models):
             return False
         copies: dict[Model, Copies] = {}
         try:
@@ -364,6 +389,39 @@ class RepositoryManager(ModelTable):
             return []
         what = f"loading more instances of '{plan.name}'"
         return await self._attempt(what, partial(self._loader.load_more, prepared, plan, added, model.files))
+
+    def _made_budget(self, limit_bytes: int) -> MemoryBudget:
+        async def need(prepared: PreparedModel, number: int) -> Need:
+            return await self._loading.run(f"looking at '{prepared.source.name}'", partial(need_of, prepared, number))
+
+        async def load_copies(prepared: PreparedModel, model: Model) -> Copies:
+            plan = model.plan
+            work = partial(self._loader.load_more, prepared, plan, plan.instances, model.files)
+            return await self._attempt(f"loading model '{plan.name}' version {plan.version} on demand", work)
+
+        async def plan_only(prepared: PreparedModel, number: int) -> LoadedVersion:
+            return await self._loading.run(
+                f"planning '{prepared.source.name}'", partial(self._loader.plan_only, prepared, number)
+            )
+
+        # Both are set later, and anew.
+        def on_freed() -> None:
+            self.on_closed()
+
+        def on_change() -> None:
+            self.on_change()
+
+        hooks = Hooks(
+            need=need,
+            load_copies=load_copies,
+            close_copies=self._close_copies,
+            plan_only=plan_only,
+            run=partial(self._closing.run, "unloading an idle model"),
+            on_freed=on_freed,
+            is_changing=lambda model: model.plan.name in self._turns or model in self._leaving,
+            on_change=on_change,
+        )
+        return MemoryBudget(limit_bytes, hooks, self._loop, partial(resident_bytes, os.getpid()))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)

@@ -30,6 +30,7 @@ from naiad.execution.threads import ThreadPool
 from naiad.observability.statistics import ModelStatistics
 from naiad.repository.layout import UploadFolder
 from naiad.request.batch import Instance, Scheduler
+from naiad.request.request import InferRequest
 from naiad.schedulers.direct.scheduler import DirectScheduler
 from naiad.schedulers.dynamic.scheduler import DynamicScheduler
 
@@ -67,13 +68,17 @@ _Instance = ThreadInstance | ProcessInstance
 
 @dataclass(frozen=True, slots=True)
 class LoadedVersion:
-    """What loading a version gives, before it is put to work: made on a thread. `load_seconds` is how long it took."""
+    """What loading a version gives, before it is put to work: made on a thread. `load_seconds` is how long it took.
+
+    `is_parked`: it has no copies yet, they come later.
+    """
 
     plan: ModelPlan
     backend: AnyBackend
     instances: Copies
     files: ModelFiles
     load_seconds: float
+    is_parked: bool = False
 
 
 class Model:
@@ -82,7 +87,7 @@ class Model:
 
     `unready_reason` is why it can't serve for a time, "" when it can; `refusal` is the same when that will last, so that
     requests are refused and don't wait. `on_readiness` is called when one changes. `down` are the instances without a worker,
-    each with its reason.
+    each with its reason. `enqueue` takes a request; `note` is what is to be said of a model although it can serve.
     """
 
     __slots__ = (
@@ -92,8 +97,10 @@ class Model:
         "_instances",
         "_leaving",
         "down",
+        "enqueue",
         "files",
         "load_seconds",
+        "note",
         "on_readiness",
         "placement",
         "plan",
@@ -128,11 +135,14 @@ class Model:
             if plan.dynamic_batching is not None
             else DirectScheduler([], runtime.clock)
         )
+        self.enqueue: Callable[[InferRequest], None] = self.scheduler.enqueue
+        self.note = ""
         self._context = self._made_context(loaded, runtime)
         self._instances: list[_Instance] = []
         self._active: list[_Instance] = []
         self._leaving: list[_Instance] = []
-        self._put_to_work(plan.instances, loaded.instances)
+        if not loaded.is_parked:
+            self._put_to_work(plan.instances, loaded.instances)
 
     def worker_memory(self) -> Iterator[tuple[str, int]]:
         """Yield the name and the memory in bytes of every instance that lives in a worker process."""
@@ -174,6 +184,26 @@ class Model:
         self._put_to_work(added, copies)
         self._check_down()
         return leaving
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it has no copies in memory, see `park`."""
+        return not self._instances
+
+    def park(self, enqueue: Callable[[InferRequest], None], note: str) -> list[Callable[[Run], Coroutine[Any, Any, None]]]:
+        """Give all copies up and go on without: requests go to `enqueue` from now on, which may queue them at the scheduler.
+
+        Return a coroutine function for each instance that was there: it closes it.
+        """
+        self.enqueue, self.note = enqueue, note
+        leaving = [self._begin_leave(instance) for instance in list(self._instances)]
+        self._check_down()
+        return leaving
+
+    def resume(self, copies: Copies) -> None:
+        """Go on with `copies`, one for each instance of the plan, after `park`."""
+        self.enqueue, self.note = self.scheduler.enqueue, ""
+        self._put_to_work(self.plan.instances, copies)
 
     def added_instances(self, plan: ModelPlan) -> list[InstancePlan]:
         """Return the instances of `plan` that aren't there yet."""
@@ -222,6 +252,8 @@ class Model:
             if instance in self._leaving:
                 self._leaving.remove(instance)
                 await _close([instance], run)
+            # Without this circle the memory goes at once.
+            instance.on_open_zero = _no_one
 
         return leave
 
@@ -323,6 +355,7 @@ class Model:
         self._instances.clear()
         self._active.clear()
         self.down.clear()
+        self.enqueue = self.scheduler.enqueue
         self.on_readiness = _no_one
         self.files.shared.clear()
 

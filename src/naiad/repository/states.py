@@ -48,8 +48,9 @@ class Version:
 
     @property
     def why(self) -> str:
-        """The reason of the state, or why a loaded model can't serve for a time."""
-        return (self.model.unready_reason if self.model is not None else "") or self.reason
+        """The reason of the state, why a loaded model can't serve for a time, or what else is to be said of it."""
+        model = self.model
+        return self.reason if model is None else model.unready_reason or self.reason or model.note
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,9 @@ def assemble(
     runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), options.in_place, workers)
     load_settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options))
     loader = Loader(models.backends, load_settings, WorkerLoader(workers))
-    repository = RepositoryManager(loader, runtime, options.model_load_thread_count, options.model_load_retry_count)
+    repository = RepositoryManager(
+        loader, runtime, options.model_load_thread_count, options.model_load_retry_count, options.model_memory_limit
+    )
     control = _model_control(repository, options, models, loop)
     client_memory = ClientMemory(options.allow_client_shm, pool.submit, CudaMemory())
     identity = Identity(options.id, __version__)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from naiad.execution.threads import ThreadPool
 from naiad.observability.metrics import FamilySource
 from naiad.observability.prometheus_text import Family, Kind, Sample
+from naiad.repository.budget.holding import Holding
+from naiad.repository.budget.keeper import MemoryBudget
 from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model
 
@@ -55,6 +57,8 @@ def own_families(repository: RepositoryManager, pool: ThreadPool) -> Iterator[Fa
         lambda model: model.poison_count,
     )
     yield from _worker_families(repository)
+    if repository.budget is not None:
+        yield from _budget_families(repository.budget)
     yield lambda: Family(
         "naiad_thread_pool_queued_batches",
         Kind.GAUGE,
@@ -83,6 +87,37 @@ def _worker_families(repository: RepositoryManager) -> Iterator[FamilySource]:
             for model in repository.models()
             for name, size_bytes in model.worker_memory()
         ],
+    )
+
+
+def _budget_families(budget: MemoryBudget) -> Iterator[FamilySource]:
+    def of_holdings(name: str, kind: Kind, text: str, read: Callable[[Holding], int]) -> FamilySource:
+        def family() -> Family:
+            samples = [Sample(read(holding), _labels(model)) for model, holding in budget.holdings()]
+            return Family(name, kind, text, samples)
+
+        return family
+
+    yield lambda: Family(
+        "naiad_model_memory_limit_bytes", Kind.GAUGE, "See --model-memory-limit", [Sample(budget.limit_bytes, {})]
+    )
+    yield of_holdings(
+        "naiad_model_memory_bytes",
+        Kind.GAUGE,
+        "Memory that a model takes, 0 while it is unloaded to stay within --model-memory-limit",
+        lambda holding: holding.taken_bytes,
+    )
+    yield of_holdings(
+        "naiad_model_evictions_total",
+        Kind.COUNTER,
+        "How often an idle model was unloaded to stay within --model-memory-limit",
+        lambda holding: holding.eviction_count,
+    )
+    yield of_holdings(
+        "naiad_model_demand_loads_total",
+        Kind.COUNTER,
+        "How often a model was loaded since a request wanted it",
+        lambda holding: holding.demand_load_count,
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from naiad.config.options.kinds import Bool, Choice, Float, Int, LocalPath, RepositoryPlace, Text
+from naiad.config.options.kinds import Bool, Bytes, Choice, Float, Int, LocalPath, RepositoryPlace, Text
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,34 @@ def test_both_ends_of_a_range_belong_to_it(text: str, is_in_range: bool) -> None
     else:
         with pytest.raises(ValueError):
             kind.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("0", 0),
+        ("4096", 4096),
+        ("7B", 7),
+        ("2k", 2000),
+        ("2KB", 2000),
+        ("2KiB", 2048),
+        ("1.5G", 1_500_000_000),
+        ("1.5gi", 3 << 29),
+        ("3 MiB", 3 << 20),
+        ("0.1M", 100_000),
+        ("2T", 2 * 10**12),
+    ],
+)
+def test_bytes_have_units_of_1000_or_with_an_i_of_1024_in_any_case(text: str, size_bytes: int) -> None:
+    assert size_bytes == Bytes().parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "G", "-1", "+1", "1e9", "1,5G", "5PB", "1 2", "1iB", ".5G", "٣M", "9" * 19, "9999999999T"]
+)
+def test_bytes_are_a_number_of_digits_with_a_known_unit(text: str) -> None:
+    with pytest.raises(ValueError):
+        Bytes().parse(text)
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "0.01", "-3", "ten"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -17,6 +18,8 @@ _Number = TypeVar("_Number", int, float)
 _TRUE = frozenset({"true", "on", "1"})
 _FALSE = frozenset({"false", "off", "0"})
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?(?:([kmgt])(i)?)?b?", re.IGNORECASE | re.ASCII)
+_MAX_BYTES = 1 << 62
 
 
 class Kind(Protocol):
@@ -81,6 +84,24 @@ class Int:
         if not _WHOLE_NUMBER.fullmatch(text):
             raise ValueError
         return _in_range(int(text), self.minimum, self.maximum)
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """A number of bytes with or without a unit, in any case: 512MiB, 1.5G, 4096."""
+
+    metavar: str = "BYTES"
+    allowed: str = "a number of bytes, which may end in K, M, G or T (powers of 1000) or Ki, Mi, Gi or Ti (of 1024)"
+
+    def parse(self, text: str) -> int:
+        """See `Kind.parse`."""
+        found = _SIZE.fullmatch(text)
+        if found is None:
+            raise ValueError
+        number, letter, binary = found.groups()
+        power = "kmgt".index(letter.lower()) + 1 if letter else 0
+        size = Fraction(number) * (1024 if binary else 1000) ** power
+        return _in_range(int(size), 0, _MAX_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from naiad.config.options.flag import Category, Flag, option
-from naiad.config.options.kinds import Bool, Choice, Int, LocalPath, PlainName, RepositoryPlace, Switch, Text
+from naiad.config.options.kinds import Bool, Bytes, Choice, Int, LocalPath, PlainName, RepositoryPlace, Switch, Text
 from naiad.errors import invalid_argument
 
 ALL_MODELS = "*"
@@ -105,6 +105,18 @@ class RepositoryOptions:
     )
     model_load_retry_count: int = option(
         Flag("model-load-retry-count", _REPOSITORY, Int(minimum=0), 0, "How often loading is tried again after a failure.")
+    )
+    model_memory_limit: int = option(
+        Flag(
+            "model-memory-limit",
+            _REPOSITORY,
+            Bytes(),
+            0,
+            "How much memory the loaded models may take: 8GiB, 500MB. Beyond it idle ones are unloaded, the least recently "
+            "used first, and loaded again at their next request, which waits. 0 is no limit.",
+            is_ours=True,
+            unit="bytes",
+        )
     )
     allow_model_upload: bool = option(
         Flag(

@@ -78,7 +78,9 @@ class ModelControl:
 
     async def start(self) -> None:
         """Load what was announced; failures are in the states of the models. From then on the repositories are polled."""
-        await asyncio.gather(*(self._load_quietly(name) for name in self._startup.sources))
+        budget = self._repository.budget
+        loads = [partial(self._load_quietly, name) for name in self._startup.sources]
+        await (asyncio.gather(*(load() for load in loads)) if budget is None else budget.start(loads))
         if self._settings.mode == "poll" and self._settings.poll_s:
             self._polling = self._loop.create_task(self._poller.run())
 
