@@ -90,8 +90,8 @@ class Holding:
         return model is not None and bool(model.scheduler.pending_count() or model.running_count())
 
     def measured(self, copies: Copies, growth_bytes: int) -> None:
-        """Note what the loaded copies take: workers what the system says of them; others what the process has grown by when they
-        were first loaded, and no less than their files. Later loads use memory again that was given back, and tell less.
+        """Note what the loaded copies take: workers what the system says of them; others what the process has grown by when
+        they were first loaded, and no less than their files. Later loads use memory again that was given back, and tell less.
         """
         self.grown_bytes = 0
         if isinstance(copies, LoadedWorkers):

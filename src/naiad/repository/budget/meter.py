@@ -12,10 +12,13 @@ T = TypeVar("T")
 
 
 class GrowthMeter:
-    """`read` returns how many bytes the process holds now, None where that can't be known. Loop thread only."""
+    """`read` returns how many bytes the process holds, None where that can't be known; `settle` comes before it, and gives back
+    what is free. Loop thread only.
+    """
 
-    def __init__(self, read: Callable[[], int | None]) -> None:
+    def __init__(self, read: Callable[[], int | None], settle: Callable[[], Awaitable[None]]) -> None:
         self._read = read
+        self._settle = settle
         self._begun = 0
         self._running = 0
 
@@ -26,12 +29,14 @@ class GrowthMeter:
         self._begun += 1
         self._running += 1
         number, was_first = self._begun, self._running == 1
-        before = self._read()
         try:
+            await self._settle()
+            before = self._read()
             result = await load()
+            await self._settle()
+            after = self._read()
         finally:
             self._running -= 1
-        after = self._read()
         is_alone = was_first and self._begun == number
         if not is_alone or before is None or after is None:
             return result, 0

@@ -14,7 +14,13 @@ class Process:
 
     def __init__(self) -> None:
         self.held: int | None = 100
-        self.meter = GrowthMeter(lambda: self.held)
+        self.free = 0
+        self.meter = GrowthMeter(lambda: self.held, self.give_back)
+
+    async def give_back(self) -> None:
+        if self.held is not None:
+            self.held -= self.free
+        self.free = 0
 
     async def load(self, grows: int, until: asyncio.Event | None = None) -> str:
         if until is not None:
@@ -28,6 +34,20 @@ class Process:
 def test_a_load_alone_takes_what_the_process_grows_by(grows, expected):
     process = Process()
     assert asyncio.run(process.meter.measure(lambda: process.load(grows))) == ("copies", expected)
+
+
+def test_what_is_free_before_a_load_and_after_it_does_not_count():
+    async def run() -> int:
+        process = Process()
+        process.free = 40
+
+        async def load() -> None:
+            await process.load(50)
+            process.free = 20
+
+        return (await process.meter.measure(load))[1]
+
+    assert asyncio.run(run()) == 30
 
 
 def test_loads_that_overlap_are_not_told_apart_and_the_next_one_alone_is_measured():
