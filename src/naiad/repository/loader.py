@@ -180,6 +180,10 @@ class Loader:
         """Cut short what starts in worker processes, since the server ends. Loop thread only."""
         self._workers.stop()
 
+    def give_up(self, thread_id: int) -> None:
+        """Cut short what a thread loads, if it can be: what waits for a process. Loop thread only."""
+        self._workers.give_up(thread_id)
+
     def _load_copies(
         self, prepared: PreparedModel, plan: ModelPlan, instances: Sequence[InstancePlan], files: ModelFiles
     ) -> Copies:

@@ -21,8 +21,9 @@ from naiad.execution.process.life.child.memory_use import resident_bytes
 from naiad.repository.budget.keeper import Hooks, MemoryBudget
 from naiad.repository.budget.size import Need, need_of
 from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult
-from naiad.repository.load_threads import LoadThreads
+from naiad.repository.load_threads import LoadThreads, WorkGivenUpError
 from naiad.repository.loader import Loader, PreparationError, PreparedModel
+from naiad.repository.loading.attempts import Attempts, LoadKey, LoadRules, reason_of
 from naiad.repository.model import Copies, LoadedVersion, Model, Runtime
 from naiad.repository.resize import differs_in_counts_only
 from naiad.repository.states import UNLOADED, Entry, ModelTable, Origin, State, Version
@@ -49,15 +50,13 @@ class RepositoryManager(ModelTable):
     A loaded model goes on serving until another copy of it can take its place: nothing is refused in between.
     """
 
-    def __init__(
-        self, loader: Loader, runtime: Runtime, load_thread_count: int, retry_count: int = 0, memory_limit_bytes: int = 0
-    ) -> None:
+    def __init__(self, loader: Loader, runtime: Runtime, rules: LoadRules, memory_limit_bytes: int = 0) -> None:
         super().__init__()
         self._loader = loader
         self._runtime = runtime
-        self._retry_count = retry_count
         self._loop = runtime.workers.loop
-        self._loading = LoadThreads(load_thread_count, self._loop)
+        self._attempts = Attempts(rules, self._loop, self._note_long, loader.give_up)
+        runtime.workers.load_waits.on_wait = self._attempts.stop_counting
         self._closing = LoadThreads(_CLOSING_THREADS, self._loop)
         self._leaving: set[Model] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,12 +88,18 @@ class RepositoryManager(ModelTable):
         Raises INVALID_ARGUMENT with the reason when it can't be loaded, what serves goes on then; and what `find` raises.
         """
         async with self._turn(name):
-            source = await self._loading.run(f"reading model '{name}'", find)
+            source = await self._found(name, find)
             try:
                 await self._load(self._entries.setdefault(name, Entry()), source)
             finally:
                 if source.upload is not None:
                     source.upload.let_go()
+
+    async def _found(self, name: str, find: Callable[[], ModelSource]) -> ModelSource:
+        try:
+            return await self._attempts.limited(LoadKey(name), f"reading model '{name}'", find, _let_go)
+        except WorkGivenUpError as error:
+            raise self._failed_to_prepare(self._entries.setdefault(name, Entry()), name, error) from error
 
     async def unload(self, name: str) -> None:
         """Let a model take no more requests; return then. What is in flight ends before it is given back.
@@ -122,6 +127,7 @@ class RepositoryManager(ModelTable):
     def stop_loading(self) -> None:
         """Cut loads short, since the server ends: what starts in a worker process fails, what is loaded is given back."""
         self._is_closed = True
+        self._attempts.stop()
         self._loader.stop()
         if self.budget is not None:
             self.budget.stop()
@@ -136,7 +142,7 @@ class RepositoryManager(ModelTable):
             await asyncio.wait(self._tasks)
         if self.budget is not None:
             await self.budget.close()
-        self._loading.close()
+        self._attempts.close()
         self._closing.close()
 
     async def kill(self) -> None:
@@ -171,7 +177,8 @@ class RepositoryManager(ModelTable):
         if not ready:
             entry.state, entry.reason, entry.versions = State.LOADING, "", {}
         try:
-            prepared = await self._attempt(f"preparing model '{source.name}'", partial(self._loader.prepare, source))
+            what, prepare = f"preparing model '{source.name}'", partial(self._loader.prepare, source)
+            prepared = await self._attempts.repeated(LoadKey(source.name), what, prepare, self._release)
         except Exception as error:
             raise self._failed_to_prepare(entry, source.name, error) from error
         try:
@@ -179,10 +186,10 @@ class RepositoryManager(ModelTable):
                 await self._load_versions(entry, prepared, is_reload=bool(ready))
         finally:
             if prepared.spare:
-                await self._loading.run(f"ending what prepared '{source.name}'", partial(self._loader.release, prepared))
+                await self._attempts.once(f"ending what prepared '{source.name}'", partial(self._loader.release, prepared))
 
     def _failed_to_prepare(self, entry: Entry, name: str, error: Exception) -> InferenceServerError:
-        reason = _reason(error)
+        reason = reason_of(error)
         _log.error("failed to load '%s': %s", name, reason)
         if entry.ready():
             for number in error.versions if isinstance(error, PreparationError) else ():
@@ -210,7 +217,7 @@ class RepositoryManager(ModelTable):
             self._abandon(entry, made, reasons)
         elif is_reload:
             self._replace(entry, made)
-        entry.state = State.READY
+        entry.state, entry.reason = State.READY, ""
         if not reasons:
             entry.origin = Origin(prepared.source, prepared.config)
         self.on_change()
@@ -223,7 +230,7 @@ class RepositoryManager(ModelTable):
         try:
             model = await self._made(prepared, number, is_reload)
         except Exception as error:
-            reason = _reason(error)
+            reason = reason_of(error)
             _log.error("failed to load '%s' version %d: %s", prepared.source.name, number, reason)
             if not is_reload:
                 entry.versions[number].state, entry.versions[number].reason = State.UNAVAILABLE, reason
@@ -237,7 +244,12 @@ class RepositoryManager(ModelTable):
         name = prepared.source.name
         _log.info("loading: %s:%d", name, number)
         what = f"loading model '{name}' version {number}"
-        load, holding = partial(self._attempt, what, partial(self._loader.load, prepared, number)), None
+        work = partial(self._loader.load, prepared, number)
+
+        def on_late(late: LoadedVersion) -> None:
+            self._close_late(name, late.instances)
+
+        load, holding = partial(self._attempts.repeated, LoadKey(name, number), what, work, on_late), None
         if self.budget is None:
             loaded = await load()
         else:
@@ -261,17 +273,18 @@ class RepositoryManager(ModelTable):
     async def _close_copies(self, name: str, copies: Copies) -> None:
         await self._closing.run(f"closing what was loaded of '{name}'", partial(self._loader.close, copies))
 
-    async def _attempt(self, what: str, work: Callable[[], T]) -> T:
-        """Run blocking work on a loading thread, again after a failure as often as the operator wants."""
-        left = self._retry_count
-        while True:
-            try:
-                return await self._loading.run(what, work)
-            except Exception as error:
-                if self._is_closed or not left:
-                    raise
-                _log.warning("%s failed, it is tried again (--model-load-retry-count): %s", what, _reason(error))
-            left -= 1
+    def _release(self, prepared: PreparedModel) -> None:
+        if prepared.spare:
+            work = partial(self._loader.release, prepared)
+            self._begin(self._attempts.once(f"ending what prepared '{prepared.source.name}'", work))
+
+    def _close_late(self, name: str, copies: Copies) -> None:
+        self._begin(self._close_copies(name, copies))
+
+    def _note_long(self, key: LoadKey, text: str) -> None:
+        entry = self._entries.get(key.name)
+        if entry is not None:
+            entry.note_long(key.number, text)
 
     def _serve(self, entry: Entry, number: int, model: Model) -> None:
         """Let requests go to `model` from now on."""
@@ -364,7 +377,7 @@ class RepositoryManager(ModelTable):
             return False
         copies: dict[Model, Copies] = {}
         try:
-            plans = await self._loading.run(
+            plans = await self._attempts.once(
                 f"planning model '{prepared.source.name}'",
                 lambda: {number: self._loader.plan(prepared, number) for number in numbers},
             )
@@ -388,19 +401,21 @@ class RepositoryManager(ModelTable):
         if not added:
             return []
         what = f"loading more instances of '{plan.name}'"
-        return await self._attempt(what, partial(self._loader.load_more, prepared, plan, added, model.files))
+        work = partial(self._loader.load_more, prepared, plan, added, model.files)
+        return await self._attempts.repeated(LoadKey(plan.name, plan.version), what, work, partial(self._close_late, plan.name))
 
     def _made_budget(self, limit_bytes: int) -> MemoryBudget:
         async def need(prepared: PreparedModel, number: int) -> Need:
-            return await self._loading.run(f"looking at '{prepared.source.name}'", partial(need_of, prepared, number))
+            return await self._attempts.once(f"looking at '{prepared.source.name}'", partial(need_of, prepared, number))
 
         async def load_copies(prepared: PreparedModel, model: Model) -> Copies:
             plan = model.plan
             work = partial(self._loader.load_more, prepared, plan, plan.instances, model.files)
-            return await self._attempt(f"loading model '{plan.name}' version {plan.version} on demand", work)
+            what, key = f"loading model '{plan.name}' version {plan.version} on demand", LoadKey(plan.name, plan.version)
+            return await self._attempts.repeated(key, what, work, partial(self._close_late, plan.name))
 
         async def plan_only(prepared: PreparedModel, number: int) -> LoadedVersion:
-            return await self._loading.run(
+            return await self._attempts.once(
                 f"planning '{prepared.source.name}'", partial(self._loader.plan_only, prepared, number)
             )
 
@@ -442,13 +457,10 @@ def _is_loaded_already(entry: Entry, source: ModelSource) -> bool:
     )
 
 
+def _let_go(source: ModelSource) -> None:
+    if source.upload is not None:
+        source.upload.let_go()
+
+
 def _no_one() -> None:
     """Nobody has to be told."""
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, InferenceServerError):
-        return error.message
-    # A fault of ours: the operator gets the type, the log the place.
-    _log.error("loading failed", exc_info=error)
-    return f"{type(error).__name__}: {error}"

@@ -82,6 +82,14 @@ class Entry:
             elif version.state is not State.UNLOADING and version.reason != UNLOADED:
                 del self.versions[number]
 
+    def note_long(self, number: int | None, reason: str) -> None:
+        """Say at what is LOADING that it takes long: at one version, with None at every one."""
+        if not self.versions:
+            self.reason = reason
+        for known, version in self.versions.items():
+            if number in (None, known) and version.state is State.LOADING:
+                version.reason = reason
+
     def note_failed_reload(self, reason: str) -> None:
         """Say at the versions that go on serving why no others took their place."""
         for number in self.ready():

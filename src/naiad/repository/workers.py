@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from naiad.execution.process.life.start import ImportedWorker, StartedWorker, co
 T = TypeVar("T")
 
 _STOPPED = "the server is shutting down"
+_GIVEN_UP = "the load was given up, its worker processes were ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +39,19 @@ class WorkerLoader:
 
     def __init__(self, host: WorkerHost) -> None:
         self._host = host
-        self._starting: set[concurrent.futures.Future[Any]] = set()
+        self._starting: dict[int, concurrent.futures.Future[Any]] = {}
         self._is_stopped = False
 
     def stop(self) -> None:
         """End the workers that are starting, whose loading fails with that; no other starts. Loop thread only."""
         self._is_stopped = True
-        for future in list(self._starting):
+        for future in list(self._starting.values()):
+            future.cancel()
+
+    def give_up(self, thread_id: int) -> None:
+        """End the workers whose start a thread waits for; that fails. Loop thread only."""
+        future = self._starting.get(thread_id)
+        if future is not None:
             future.cancel()
 
     def complete(
@@ -117,13 +125,13 @@ class WorkerLoader:
             work.close()
             raise unavailable(_STOPPED)
         future = asyncio.run_coroutine_threadsafe(work, self._host.loop)
-        self._starting.add(future)
+        self._starting[threading.get_ident()] = future
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            raise unavailable(_STOPPED) from None
+            raise unavailable(_STOPPED if self._is_stopped else _GIVEN_UP) from None
         finally:
-            self._starting.discard(future)
+            del self._starting[threading.get_ident()]
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._host.loop).result()

@@ -36,6 +36,7 @@ from naiad.repository.control.control import ControlSettings, ModelControl
 from naiad.repository.control.places import Places
 from naiad.repository.layout import Naming, ScanResult
 from naiad.repository.loader import Loader, LoadSettings
+from naiad.repository.loading.attempts import LoadRules
 from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model, Runtime
 from naiad.repository.remote.opening import Repositories
@@ -96,9 +97,7 @@ def assemble(
     runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), options.in_place, workers)
     load_settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options))
     loader = Loader(models.backends, load_settings, WorkerLoader(workers))
-    repository = RepositoryManager(
-        loader, runtime, options.model_load_thread_count, options.model_load_retry_count, options.model_memory_limit
-    )
+    repository = RepositoryManager(loader, runtime, _load_rules(options), options.model_memory_limit)
     control = _model_control(repository, options, models, loop)
     client_memory = ClientMemory(options.allow_client_shm, pool.submit, CudaMemory())
     identity = Identity(options.id, __version__)
@@ -119,6 +118,10 @@ def assemble(
         site = HttpSite(core, HttpOptions(), create_metrics_app(registry, api_keys), loop, has_hot_routes=False)
         listeners.append(HttpListener(site, sockets.metrics))
     return Server(core, repository, tuple(listeners), control, pool, api_keys)
+
+
+def _load_rules(options: ServerOptions) -> LoadRules:
+    return LoadRules(options.model_load_thread_count, options.model_load_retry_count, options.model_load_timeout_secs)
 
 
 def _model_control(

@@ -19,11 +19,13 @@ from naiad.core.classification import ClassifyingSink
 from naiad.core.server import Identity, InferenceServer
 from naiad.errors import Code, InferenceServerError
 from naiad.execution.placement import TurnBudget
+from naiad.execution.process.load_waits import LoadWaits
 from naiad.execution.threads import ThreadPool
 from naiad.repository.control.control import ControlSettings, ModelControl
 from naiad.repository.control.places import Places
 from naiad.repository.layout import scan
 from naiad.repository.loader import Loader, LoadSettings
+from naiad.repository.loading.attempts import LoadRules
 from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model, Runtime
 from naiad.request.call import CallInput, InferCall
@@ -79,9 +81,9 @@ class Bench:
 
 def new_repository(loop: asyncio.AbstractEventLoop) -> tuple[RepositoryManager, ThreadPool]:
     clock, pool = LoopClock(loop), ThreadPool(1, loop)
-    workers = SimpleNamespace(loop=loop, stop=lambda: None)
+    workers = SimpleNamespace(loop=loop, stop=lambda: None, give_up=lambda _: None, load_waits=LoadWaits())
     loader = Loader(BackendTable(), LoadSettings(True, {}), workers)
-    return RepositoryManager(loader, Runtime(clock, pool, TurnBudget(clock.call_soon), True, workers), 1), pool
+    return RepositoryManager(loader, Runtime(clock, pool, TurnBudget(clock.call_soon), True, workers), LoadRules()), pool
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from naiad.config.options.flag import Category, Flag, option
-from naiad.config.options.kinds import Bool, Bytes, Choice, Int, LocalPath, PlainName, RepositoryPlace, Switch, Text
+from naiad.config.options.kinds import Bool, Bytes, Choice, Float, Int, LocalPath, PlainName, RepositoryPlace, Switch, Text
 from naiad.errors import invalid_argument
 
 ALL_MODELS = "*"
@@ -105,6 +105,18 @@ class RepositoryOptions:
     )
     model_load_retry_count: int = option(
         Flag("model-load-retry-count", _REPOSITORY, Int(minimum=0), 0, "How often loading is tried again after a failure.")
+    )
+    model_load_timeout_secs: float = option(
+        Flag(
+            "model-load-timeout-secs",
+            _REPOSITORY,
+            Float(minimum=0),
+            3600.0,
+            "After how long a load that hangs is given up, so that the model can be loaded again or unloaded; counted for its "
+            "files, its configuration and each version. 0 is never.",
+            unit="seconds",
+            is_ours=True,
+        )
     )
     model_memory_limit: int = option(
         Flag(

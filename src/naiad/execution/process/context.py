@@ -12,6 +12,7 @@ from naiad.config.plan import ModelPlan
 from naiad.execution.process.codec.decode import ResponseDecoder
 from naiad.execution.process.codec.encode import BatchEncoder
 from naiad.execution.process.life.settings import WorkerSettings
+from naiad.execution.process.load_waits import LoadWaits
 from naiad.execution.process.waiting import WaitGraph
 from naiad.execution.threads import ThreadPool
 from naiad.observability.statistics import ModelStatistics
@@ -42,6 +43,7 @@ class WorkerHost:
     metrics: MetricsKeeper
     service: InferenceService = field(init=False)
     waits: WaitGraph = field(default_factory=WaitGraph)
+    load_waits: LoadWaits = field(default_factory=LoadWaits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import orjson
@@ -79,22 +80,23 @@ class WorkerQueries:
             self._process.send(pack(Kind.ANSWER, number, orjson.dumps(answer)))
 
     async def _load_model(self, arguments: dict[str, Any]) -> None:
-        self._refuse_own(arguments["model_name"])
+        name = arguments["model_name"]
         parameters: dict[str, Any] = {}
         if arguments.get("config"):
             parameters["config"] = arguments["config"]
-        for name, content in arguments.get("files", {}).items():
-            parameters[name] = base64.b64decode(content)
-        await self._host.service.load_model(arguments["model_name"], parameters)
+        for file, content in arguments.get("files", {}).items():
+            parameters[file] = base64.b64decode(content)
+        with self._waiting(name):
+            await self._host.service.load_model(name, parameters)
 
     async def _unload_model(self, arguments: dict[str, Any]) -> None:
-        self._refuse_own(arguments["model_name"])
-        await self._host.service.unload_model(arguments["model_name"], bool(arguments.get("unload_dependents")))
+        name = arguments["model_name"]
+        with self._waiting(name):
+            await self._host.service.unload_model(name, bool(arguments.get("unload_dependents")))
 
-    def _refuse_own(self, name: str) -> None:
-        """A model's load waits for this one's end, and this one for that: it would never end."""
-        if self.is_loading and name == self._identity.model:
-            raise invalid_argument(f"model '{name}' can't load or unload itself while it is being loaded")
+    def _waiting(self, name: str) -> AbstractContextManager[None]:
+        """Note that this model waits for a change of another, when others may wait for it: while it is being loaded."""
+        return self._host.load_waits.waiting(self._identity.model, name) if self.is_loading else nullcontext()
 
     async def _is_model_ready(self, arguments: dict[str, Any]) -> bool:
         try:
