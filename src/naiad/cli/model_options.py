@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from naiad.repository.layout import Naming
     from naiad.repository.loader import LoadSettings
 
-_NAMES = ("disable-auto-complete-config", "model-config-name", "backend-config", "backend-directory")
+_NAMES = ("disable-auto-complete-config", "model-config-name", "model-namespacing", "backend-config", "backend-directory")
 
 
 @dataclass(frozen=True, slots=True)

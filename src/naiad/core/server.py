@@ -206,6 +206,8 @@ class InferenceServer:
 
     def statistics(self, name: str, version: str) -> list[dict[str, Any]]:
         """See `InferenceService.statistics`."""
+        if name:
+            self._repository.key_for(name)
         models = [model for model in self._repository.models() if name in ("", model.plan.name)]
         if name and not models:
             raise invalid_argument(f"requested model '{name}' is not available")

@@ -32,24 +32,24 @@ class MetricsRegistry:
 
     def __init__(self, *, counter_latencies: bool = True, cpu_metrics: bool = True, interval_ms: int = 2000) -> None:
         self._model_families = model_families(counter_latencies=counter_latencies)
-        self._models: dict[tuple[str, str], list[ModelSeries]] = {}
+        self._models: dict[tuple[str, str, str], list[ModelSeries]] = {}
         self._cpu = CpuSampler(interval_ms) if cpu_metrics and CpuSampler.is_available() else None
         self._own: dict[str, FamilySource] = {}
         self._others: list[FamiliesSource] = []
 
     def add_model(self, source: ModelMetricsSource) -> None:
-        """Show a model version from now on, in place of one with the same name and version."""
-        self._models.setdefault((source.name, source.version), []).append(ModelSeries(source))
+        """Show a model version from now on, in place of one with the same name, version and namespace."""
+        self._models.setdefault((source.name, source.version, source.namespace), []).append(ModelSeries(source))
 
-    def remove_model(self, name: str, version: str) -> None:
+    def remove_model(self, name: str, version: str, namespace: str = "") -> None:
         """Show a model version no longer. Raises KeyError when it isn't there.
 
         A reload adds the new one before it removes the old one, which then goes: the one that was added first.
         """
-        series = self._models[name, version]
+        series = self._models[name, version, namespace]
         del series[0]
         if not series:
-            del self._models[name, version]
+            del self._models[name, version, namespace]
 
     def add_family(self, source: FamilySource) -> None:
         """Show a family of Naiad's own; `source` is called on the loop thread, now and at each scrape, and must not block.

@@ -22,7 +22,7 @@ class ModelMetricsSource:
 
     `tags` are the `metric_tags` of its configuration. `pending_count` returns how many requests are queued and not yet running;
     it is asked at each scrape, so that the gauge is the queue's own length and can't drift. `load_seconds` is how long loading
-    took.
+    took. `namespace` is a label of its own unless it is "".
     """
 
     name: str
@@ -31,6 +31,7 @@ class ModelMetricsSource:
     statistics: ModelStatistics
     pending_count: Callable[[], int]
     load_seconds: float
+    namespace: str = ""
 
 
 class ModelSeries:
@@ -129,6 +130,8 @@ def _failure_lines(name: str, series: ModelSeries) -> str:
 def _labels(source: ModelMetricsSource) -> dict[str, str]:
     """Return the labels of a model: each tag of its configuration is a label with an underscore before its key."""
     labels = {"model": source.name, "version": source.version}
+    if source.namespace:
+        labels["namespace"] = source.namespace
     for key, value in sorted(source.tags.items()):
         name = f"_{label_name(key)}"
         if name in labels:

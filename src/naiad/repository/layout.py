@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from naiad.errors import internal, invalid_argument, not_found
+from naiad.errors import InferenceServerError, internal, invalid_argument, not_found
 from naiad.repository.tree import TreeState
 
 CONFIG_FILE = "config.pbtxt"
@@ -35,11 +35,14 @@ class UploadFolder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What the operator says of names. Of the configs of a model counts `configs/<config_name>.pbtxt` where it is there,
-    config.pbtxt elsewhere and with "".
+    """What the operator says of names.
+
+    Of the configs of a model counts `configs/<config_name>.pbtxt` where it is there, config.pbtxt elsewhere and with "".
+    `is_namespaced`: models of equal names in several repositories are several models.
     """
 
     config_name: str = ""
+    is_namespaced: bool = False
 
     def config_file(self, directory: Path) -> Path | None:
         """Return the config that counts in a model's folder, None when there is none."""
@@ -48,6 +51,10 @@ class Naming:
             return custom
         config_file = directory / CONFIG_FILE
         return config_file if config_file.is_file() else None
+
+    def namespace(self, place: Path) -> str:
+        """Return the namespace of the model at `place`: the path of its repository, "" without namespaces."""
+        return str(place.parent) if self.is_namespaced else ""
 
 
 _DEFAULT_NAMING = Naming()
@@ -60,7 +67,7 @@ class ModelSource:
     `config_file` is None when there is none. `versions` are the version folders by number, ascending; of a single model file
     there is version 1 in the file's own folder, and `file_name` is its name there ("" elsewhere). `config` is the ModelConfig
     in place of a file's, to be read only, None where the file counts. `state` is what its files looked like, None where that
-    isn't known; `upload` the folder that a client's files were written to.
+    isn't known; `upload` the folder that a client's files were written to. `namespace` is "" or the repository's path.
     """
 
     name: str
@@ -71,6 +78,12 @@ class ModelSource:
     config: Any = None
     state: TreeState | None = None
     upload: UploadFolder | None = None
+    namespace: str = ""
+
+    @property
+    def key(self) -> str:
+        """By which a server knows the model, see `key_of`."""
+        return key_of(self.namespace, self.name)
 
     @property
     def config_path(self) -> str:
@@ -80,17 +93,28 @@ class ModelSource:
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """What a scan found: models by name, and the names that are in more than one place."""
+    """What a scan found: models by key (`key_of`), and the keys that are in more than one place."""
 
     sources: dict[str, ModelSource]
     duplicates: dict[str, tuple[Path, ...]]
 
     def with_sources(self, sources: Mapping[str, ModelSource]) -> ScanResult:
         """Return this with `sources`, models that aren't on disk. Raises INVALID_ARGUMENT for a name that is taken."""
+        taken = {name_of(key) for key in (*self.sources, *self.duplicates)}
         for name in sources:
-            if name in self.sources or name in self.duplicates:
+            if name in taken:
                 raise invalid_argument(f"model '{name}' is a function and in a model repository, too")
         return ScanResult({**self.sources, **sources}, self.duplicates)
+
+
+def key_of(namespace: str, name: str) -> str:
+    """Return by which a server knows a model: its name, behind its namespace if it has one. No two models have the same."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+def name_of(key: str) -> str:
+    """Return the name in a key. A name has no '/'."""
+    return key.rpartition("/")[2]
 
 
 def scan(
@@ -108,28 +132,28 @@ def scan(
     found: dict[str, list[ModelSource]] = {}
     for place in _places(paths, single_file_suffixes):
         source = _source(place, single_file_suffixes, naming, is_quiet)
-        found.setdefault(source.name, []).append(source)
+        found.setdefault(source.key, []).append(source)
     return ScanResult(
-        {name: sources[0] for name, sources in found.items() if len(sources) == 1},
-        {name: tuple(source.directory for source in sources) for name, sources in found.items() if len(sources) > 1},
+        {key: sources[0] for key, sources in found.items() if len(sources) == 1},
+        {key: tuple(source.directory for source in sources) for key, sources in found.items() if len(sources) > 1},
     )
 
 
-def find(
-    paths: Iterable[Path], single_file_suffixes: Sequence[str], name: str, naming: Naming = _DEFAULT_NAMING
-) -> ModelSource:
-    """Return the model `name` below `paths` as it is now.
+def find(paths: Iterable[Path], single_file_suffixes: Sequence[str], key: str, naming: Naming = _DEFAULT_NAMING) -> ModelSource:
+    """Return the model known by `key` below `paths` as it is now.
 
     Raises INTERNAL with the protocol's text when it isn't there, INVALID_ARGUMENT when it is in more than one place, and what
     `scan` raises.
     """
-    looked_at = tuple(paths)
+    looked_at, name = tuple(paths), name_of(key)
     places = [
-        place for path in _resolved(looked_at, single_file_suffixes) for place in _named(path, name, single_file_suffixes)
+        place
+        for path in _resolved(looked_at, single_file_suffixes)
+        for place in _named(path, name, single_file_suffixes)
+        if key_of(naming.namespace(place), name) == key
     ]
     if not places:
-        where = ", ".join(map(str, looked_at)) or "no repository"
-        raise internal(f"failed to load '{name}', failed to poll from model repository: there is no such model in {where}")
+        raise _nowhere(name, looked_at)
     if len(places) > 1:
         raise invalid_argument(f"load failed for model '{name}': {DUPLICATE}: {', '.join(map(str, places))}")
     return _source(places[0], single_file_suffixes, naming)
@@ -148,9 +172,25 @@ def moved(source: ModelSource, directory: Path) -> ModelSource:
     )
 
 
-def names(paths: Iterable[Path], single_file_suffixes: Sequence[str]) -> Counter[str]:
-    """Return the names of the models below `paths` and in how many places each is. Raises what `scan` raises."""
-    return Counter(_name(place, single_file_suffixes) for place in _places(paths, single_file_suffixes))
+def keys(paths: Iterable[Path], single_file_suffixes: Sequence[str], naming: Naming = _DEFAULT_NAMING) -> Counter[str]:
+    """Return the keys of the models below `paths` and in how many places each is. Raises what `scan` raises."""
+    places = _places(paths, single_file_suffixes)
+    return Counter(key_of(naming.namespace(place), _name(place, single_file_suffixes)) for place in places)
+
+
+def keys_of_name(paths: Iterable[Path], single_file_suffixes: Sequence[str], name: str, naming: Naming) -> list[str]:
+    """Return the keys of the models called `name`, each once, without a look at others. Raises as `find` does for none."""
+    looked_at = tuple(paths)
+    resolved = _resolved(looked_at, single_file_suffixes)
+    places = [place for path in resolved for place in _named(path, name, single_file_suffixes)]
+    if not places:
+        raise _nowhere(name, looked_at)
+    return list(dict.fromkeys(key_of(naming.namespace(place), name) for place in places))
+
+
+def _nowhere(name: str, paths: Sequence[Path]) -> InferenceServerError:
+    where = ", ".join(map(str, paths)) or "no repository"
+    return internal(f"failed to load '{name}', failed to poll from model repository: there is no such model in {where}")
 
 
 def _places(paths: Iterable[Path], suffixes: Sequence[str]) -> list[Path]:
@@ -207,8 +247,9 @@ def _is_model_folder(path: Path) -> bool:
 def _source(place: Path, suffixes: Sequence[str], naming: Naming, is_quiet: bool = False) -> ModelSource:
     name = _name(place, suffixes)
     if name != place.name:
-        return ModelSource(name, place.parent, None, {1: place.parent}, place.name)
-    return ModelSource(name, place, naming.config_file(place), _versions(place, is_quiet))
+        return ModelSource(name, place.parent, None, {1: place.parent}, place.name, namespace=naming.namespace(place))
+    versions = _versions(place, is_quiet)
+    return ModelSource(name, place, naming.config_file(place), versions, namespace=naming.namespace(place))
 
 
 def _versions(directory: Path, is_quiet: bool = False) -> dict[int, Path]:

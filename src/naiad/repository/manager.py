@@ -20,7 +20,7 @@ from naiad.errors import InferenceServerError, invalid_argument, unavailable
 from naiad.execution.process.life.child.memory_use import resident_bytes
 from naiad.repository.budget.keeper import Hooks, MemoryBudget
 from naiad.repository.budget.size import Need, need_of
-from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult
+from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult, key_of
 from naiad.repository.load_threads import LoadThreads, WorkGivenUpError
 from naiad.repository.loader import Loader, PreparationError, PreparedModel
 from naiad.repository.loading.attempts import Attempts, LoadKey, LoadRules, reason_of
@@ -69,7 +69,10 @@ class RepositoryManager(ModelTable):
         self.budget = self._made_budget(memory_limit_bytes) if memory_limit_bytes else None
 
     def announce(self, found: ScanResult) -> None:
-        """Make the models of a scan known before they are loaded, so that a look-up says LOADING and not unknown."""
+        """Make the models of a scan known before they are loaded, so that a look-up says LOADING and not unknown.
+
+        Here and elsewhere a model's name is its key (`layout.key_of`).
+        """
         for name in found.sources:
             self._entries[name] = Entry()
         for name, places in found.duplicates.items():
@@ -263,6 +266,7 @@ class RepositoryManager(ModelTable):
             if self.budget is not None and holding is not None:
                 self.budget.drop(holding)
             raise
+        model.namespace = prepared.source.namespace
         if self.budget is not None and holding is not None:
             self.budget.keep(holding, model)
         if prepared.source.upload is not None:
@@ -433,7 +437,7 @@ class RepositoryManager(ModelTable):
             plan_only=plan_only,
             run=partial(self._closing.run, "unloading an idle model"),
             on_freed=on_freed,
-            is_changing=lambda model: model.plan.name in self._turns or model in self._leaving,
+            is_changing=lambda model: key_of(model.namespace, model.plan.name) in self._turns or model in self._leaving,
             on_change=on_change,
         )
         return MemoryBudget(limit_bytes, hooks, self._loop, partial(resident_bytes, os.getpid()))

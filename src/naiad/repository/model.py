@@ -83,7 +83,7 @@ class LoadedVersion:
 
 class Model:
     """One model version that is loaded. Loop thread only. `files` is what further instances are loaded with, `upload` the
-    folder that it keeps.
+    folder that it keeps, `namespace` that of its source.
 
     `unready_reason` is why it can't serve for a time, "" when it can; `refusal` is the same when that will last, so that
     requests are refused and don't wait. `on_readiness` is called when one changes. `down` are the instances without a worker,
@@ -100,6 +100,7 @@ class Model:
         "enqueue",
         "files",
         "load_seconds",
+        "namespace",
         "note",
         "on_readiness",
         "placement",
@@ -130,6 +131,7 @@ class Model:
         self.down: dict[Instance, str] = {}
         self.files = loaded.files
         self.upload: UploadFolder | None = None
+        self.namespace = ""
         self.scheduler: Scheduler = (
             DynamicScheduler([], runtime.clock, plan.dynamic_batching)
             if plan.dynamic_batching is not None

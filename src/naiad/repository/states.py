@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from naiad.errors import internal, not_found, unavailable
-from naiad.repository.layout import ModelSource
+from naiad.errors import InferenceServerError, internal, invalid_argument, not_found, unavailable
+from naiad.repository.layout import ModelSource, key_of, name_of
 from naiad.repository.model import Model
 from naiad.request.service import IndexEntry
 
@@ -96,6 +96,13 @@ class Entry:
             self.versions[number].reason = f"the last reload failed, what was loaded before serves: {reason}"
 
     @property
+    def is_claimed(self) -> bool:
+        """Whether the name is this model's: not when its config can't be read, nor once it is unloaded."""
+        if not self.versions:
+            return self.state is not State.UNAVAILABLE
+        return not all(version.state is State.UNLOADING or version.reason == UNLOADED for version in self.versions.values())
+
+    @property
     def is_in_order(self) -> bool:
         """Whether every version serves or is wanted to be away. A reload that failed leaves that as it was."""
         versions = self.versions.values()
@@ -107,13 +114,46 @@ class Entry:
 
 
 class ModelTable:
-    """See the module."""
+    """See the module. Models are known by their keys (`layout.key_of`), requests give names: with `is_namespaced` one name may
+    be that of several models.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
+        self.is_namespaced = False
+
+    def keys_of(self, name: str) -> list[str]:
+        """Return the keys of all known models called `name`."""
+        if not self.is_namespaced:
+            return [name] if name in self._entries else []
+        return [key for key in self._entries if name_of(key) == name]
+
+    def key_for(self, name: str, namespace: str = "") -> str:
+        """Return the key of the model that `name` stands for: that of `namespace`, or else the only one that has the name.
+
+        For a name that isn't known it is the name itself. Raises INVALID_ARGUMENT when several have it.
+        """
+        if not self.is_namespaced:
+            return name
+        known = self.keys_of(name)
+        near = key_of(namespace, name)
+        claimed = [key for key in known if self._entries[key].is_claimed]
+        if namespace and near in claimed:
+            return near
+        if len(claimed) > 1:
+            raise invalid_argument(
+                f"There are {len(claimed)} identifiers of model '{name}' in global map, model namespace must be provided to "
+                "resolve ambiguity. A request can't provide one: rename all but one of the models"
+            )
+        return (claimed or known or [name])[0]
+
+    def _entry(self, name: str) -> Entry | None:
+        """Return the model that `name` stands for, None for none. A key is no name. Raises what `key_for` raises."""
+        key = self.key_for(name)
+        return None if self.is_namespaced and name_of(key) != name else self._entries.get(key)
 
     def failures(self) -> list[tuple[str, str]]:
-        """Return name and reason of every model of which something isn't ready and isn't on its way."""
+        """Return key and reason of every model of which something isn't ready and isn't on its way."""
         failed = []
         for name, entry in self._entries.items():
             reasons = [
@@ -132,7 +172,10 @@ class ModelTable:
 
     def is_serving(self, name: str) -> bool | None:
         """Return whether the greatest version that is loaded can serve; None for a model that isn't known."""
-        entry = self._entries.get(name)
+        try:
+            entry = self._entry(name)
+        except InferenceServerError:
+            return False
         if entry is None:
             return None
         ready = entry.ready()
@@ -159,9 +202,9 @@ class ModelTable:
     def look_up(self, name: str, version: str) -> Model:
         """Return the loaded model version, also when it can't serve for a time; "" is the greatest that is loaded.
 
-        Raises NOT_FOUND for what isn't known and UNAVAILABLE for what is known but not loaded (yet).
+        Raises NOT_FOUND for what isn't known, UNAVAILABLE for what is known but not loaded (yet), and what `key_for` raises.
         """
-        entry = self._entries.get(name)
+        entry = self._entry(name)
         if entry is None:
             raise not_found(f"Request for unknown model: '{name}' is not found")
         if version:
@@ -176,22 +219,23 @@ class ModelTable:
 
     def ready_versions(self, name: str) -> tuple[str, ...]:
         """Return the ready versions of a known model, ascending."""
-        return tuple(map(str, self._entries[name].ready()))
+        return tuple(map(str, self._entries[self.key_for(name)].ready()))
 
     def index(self, is_ready_only: bool) -> list[IndexEntry]:
         """Return a line for each known version; of a model whose versions aren't known, one line without a version.
 
         A version that can't serve for a time stays READY, since it is loaded, and has the reason.
         """
-        lines = []
-        for name, entry in sorted(self._entries.items()):
+        return [line for _, line in self.lines() if line.state == State.READY.value or not is_ready_only]
+
+    def lines(self) -> Iterator[tuple[str, IndexEntry]]:
+        """Yield every line of the index with the key of its model."""
+        for key, entry in sorted(self._entries.items()):
+            name = name_of(key) if self.is_namespaced else key
             if not entry.versions:
-                lines.append(IndexEntry(name, "", entry.state.value, entry.reason))
-            lines += [
-                IndexEntry(name, str(number), version.state.value, version.why)
-                for number, version in sorted(entry.versions.items())
-            ]
-        return [line for line in lines if line.state == State.READY.value or not is_ready_only]
+                yield key, IndexEntry(name, "", entry.state.value, entry.reason)
+            for number, version in sorted(entry.versions.items()):
+                yield key, IndexEntry(name, str(number), version.state.value, version.why)
 
 
 def _explicit(name: str, entry: Entry, number: int) -> Model:

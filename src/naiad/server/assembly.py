@@ -78,7 +78,7 @@ def max_connections(options: ServerOptions) -> int:
 
 def naming_of(options: ServerOptions) -> Naming:
     """Return what the options say of the names of models and configs."""
-    return Naming(options.model_config_name)
+    return Naming(options.model_config_name, options.model_namespacing)
 
 
 def assemble(
@@ -110,7 +110,7 @@ def assemble(
     )
     registry.add_families(custom_metrics.families)
     repository.on_ready = lambda model: registry.add_model(_metrics_source(model))
-    repository.on_gone = lambda model: registry.remove_model(model.plan.name, str(model.plan.version))
+    repository.on_gone = lambda model: registry.remove_model(model.plan.name, str(model.plan.version), model.namespace)
     for family in own_families(repository, pool):
         registry.add_family(family)
     listeners = _service_listeners(core, options, sockets, loop, api_keys)
@@ -174,6 +174,7 @@ def _metrics_source(model: Model) -> ModelMetricsSource:
         statistics=model.statistics,
         pending_count=model.scheduler.pending_count,
         load_seconds=model.load_seconds,
+        namespace=model.namespace,
     )
 
 

@@ -122,4 +122,5 @@ def _budget_families(budget: MemoryBudget) -> Iterator[FamilySource]:
 
 
 def _labels(model: Model) -> dict[str, str]:
-    return {"model": model.plan.name, "version": str(model.plan.version)}
+    namespace = {"namespace": model.namespace} if model.namespace else {}
+    return {**namespace, "model": model.plan.name, "version": str(model.plan.version)}

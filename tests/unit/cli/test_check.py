@@ -235,3 +235,20 @@ def test_an_ensemble_of_a_model_that_is_wrong_says_why(tmp_path: Path, capsys: p
         "'max_batch_size' must be non-negative value for B, got -1 (step 2)"
     )
     assert expected in messages
+
+
+def test_with_namespaces_an_ensemble_means_the_models_of_its_own_repository(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        for model in "ABC":
+            model_folders.identity(tmp_path / name, model, datatype="FP32" if name == "one" else "INT64")
+    for name in ("one", "two", "three"):
+        write(tmp_path / name, f"ensemble_{name}", ENSEMBLE)
+    code, report = checked(capsys, "--model-namespacing=true", *(tmp_path / name for name in ("one", "two", "three")))
+    texts = {model["name"]: " ".join(error["message"] for error in model["errors"]) for model in report["models"]}
+    assert code == 1
+    assert ("INT64" in texts["ensemble_one"], "ambiguous" in texts["ensemble_one"]) == (False, False)
+    assert "INT64" in texts["ensemble_two"]
+    assert "the name is ambiguous" in texts["ensemble_three"]
+    assert [model["name"] for model in report["models"]].count("A") == 2

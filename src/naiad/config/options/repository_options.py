@@ -94,6 +94,16 @@ class RepositoryOptions:
             default_text="none",
         )
     )
+    model_namespacing: bool = option(
+        Flag(
+            "model-namespacing",
+            _REPOSITORY,
+            Bool(),
+            False,
+            "Load models of equal names in several repositories; without it none of them is loaded. A request for such a name "
+            "is refused, since it can't say which is meant; an ensemble means the model of its own repository.",
+        )
+    )
     model_load_thread_count: int = option(
         Flag(
             "model-load-thread-count",

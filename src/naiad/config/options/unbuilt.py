@@ -63,7 +63,6 @@ _REFUSED: Mapping[str, tuple[str, ...]] = {
 }
 
 _PARTLY_ACCEPTED = (
-    UnbuiltFlag("model-namespacing", "namespaces of models aren't built yet", Bool(), False),
     UnbuiltFlag("enable-peer-access", _GPU, Bool(), False),
     UnbuiltFlag(
         "http-thread-count",

@@ -18,10 +18,10 @@ from typing import Any
 from naiad.config import json_form
 from naiad.config.options.repository_options import ALL_MODELS
 from naiad.errors import InferenceServerError, invalid_argument, unavailable, unimplemented
-from naiad.repository.control import uploads
+from naiad.repository.control import namesakes, uploads
 from naiad.repository.control.places import Places, with_state
 from naiad.repository.control.poller import Poller, PollHooks
-from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult
+from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult, name_of
 from naiad.repository.load_threads import LoadThreads
 from naiad.repository.manager import RepositoryManager
 from naiad.repository.states import UNLOADED, State
@@ -50,6 +50,7 @@ class ModelControl:
     def __init__(
         self, repository: RepositoryManager, places: Places, settings: ControlSettings, loop: asyncio.AbstractEventLoop
     ):
+        repository.is_namespaced = places.naming.is_namespaced
         self._repository = repository
         self._places = places
         self._settings = settings
@@ -67,11 +68,13 @@ class ModelControl:
         if self._settings.mode != "explicit" or ALL_MODELS in named:
             self._startup = found
         else:
-            sources = {name: source for name, source in found.sources.items() if name in named or name in self._places.given}
-            self._startup = ScanResult(sources, {name: at for name, at in found.duplicates.items() if name in named})
+            wanted = {*named, *self._places.given}
+            sources = {key: source for key, source in found.sources.items() if source.name in wanted}
+            self._startup = ScanResult(sources, {key: at for key, at in found.duplicates.items() if name_of(key) in named})
         self._repository.announce(self._startup)
+        there = {name_of(key) for key in (*self._startup.sources, *self._startup.duplicates)}
         for name in named:
-            if name not in (ALL_MODELS, *self._startup.sources, *self._startup.duplicates):
+            if name not in (ALL_MODELS, *there):
                 reason = f"failed to load '{name}', failed to poll from model repository: there is no such model"
                 _log.error("%s", reason)
                 self._repository.mark_failed(name, reason)
@@ -79,7 +82,7 @@ class ModelControl:
     async def start(self) -> None:
         """Load what was announced; failures are in the states of the models. From then on the repositories are polled."""
         budget = self._repository.budget
-        loads = [partial(self._load_quietly, name) for name in self._startup.sources]
+        loads = [partial(self._load_quietly, key) for key in self._startup.sources]
         await (asyncio.gather(*(load() for load in loads)) if budget is None else budget.start(loads))
         if self._settings.mode == "poll" and self._settings.poll_s:
             self._polling = self._loop.create_task(self._poller.run())
@@ -88,26 +91,29 @@ class ModelControl:
         """See `InferenceService.load_model`."""
         self._check(name)
         find = self._finder(name, parameters)
-        await self._see_through(self._repository.load(name, find))
+        # What a client's own files are loaded as is in no repository.
+        if self._places.naming.is_namespaced and not uploads.has_files(parameters):
+            await self._see_through(self._load_namesakes(name, find))
+        else:
+            await self._see_through(self._repository.load(name, partial(find, name)))
 
     async def unload(self, name: str) -> None:
         """See `InferenceService.unload_model`."""
         self._check(name)
-        await self._see_through(self._repository.unload(name))
+        keys = self._repository.keys_of(name) or [name]
+        await self._see_through(namesakes.change_all(map(self._repository.unload, keys)))
 
     async def index(self, is_ready_only: bool) -> list[IndexEntry]:
         """See `InferenceService.repository_index`: what is known, and the names of what else is in the repositories."""
-        lines = self._repository.index(is_ready_only)
         if is_ready_only or not self._places.paths:
-            return lines
-        names = await self._looking.run("reading the model repositories", self._places.names)
+            return self._repository.index(is_ready_only)
+        counts = await self._looking.run("reading the model repositories", self._places.keys)
         # What is unloaded and in two places says the latter: it is why nothing loads it.
-        lines = [line for line in lines if line.reason != UNLOADED or names[line.name] < 2]
-        known = {line.name for line in lines}
-        for name in names.keys() - known:
-            state, reason = (State.UNAVAILABLE.value, DUPLICATE) if names[name] > 1 else ("", "")
-            lines.append(IndexEntry(name, "", state, reason))
-        return sorted(lines, key=lambda line: line.name)
+        lines = [(key, line) for key, line in self._repository.lines() if line.reason != UNLOADED or counts[key] < 2]
+        for key in counts.keys() - {key for key, _ in lines}:
+            state, reason = (State.UNAVAILABLE.value, DUPLICATE) if counts[key] > 1 else ("", "")
+            lines.append((key, IndexEntry(name_of(key), "", state, reason)))
+        return [line for _, line in sorted(lines, key=lambda found: (found[1].name, found[0]))]
 
     def stop(self) -> None:
         """Change nothing from now on: calls are refused, those that wait are answered, loads are cut short."""
@@ -137,12 +143,16 @@ class ModelControl:
         if not name.strip() or name in (".", "..") or "/" in name or "\0" in name:
             raise invalid_argument(f"model name '{name}' must not be empty, '.' or '..', nor have a '/' in it")
 
-    def _finder(self, name: str, parameters: Mapping[str, Any]) -> Callable[[], ModelSource]:
-        """Return what finds the model that a client asks for; it blocks. Raises for parameters that aren't allowed."""
+    async def _load_namesakes(self, name: str, find: Callable[[str], ModelSource]) -> None:
+        keys = await self._looking.run(f"looking for model '{name}'", partial(self._places.keys_of, name))
+        await namesakes.change_all(self._repository.load(key, partial(find, key)) for key in keys)
+
+    def _finder(self, name: str, parameters: Mapping[str, Any]) -> Callable[[str], ModelSource]:
+        """Return what finds the model that a client asks for, by its key; it blocks. Raises for what isn't allowed."""
         text = parameters.get("config")
         contents = {key: content for key, content in parameters.items() if key.startswith(uploads.FILE_PREFIX)}
         if not contents:
-            return lambda: self._places.find(name, None if text is None else _read_override(text))
+            return lambda key: self._places.find(key, None if text is None else _read_override(text))
         if not self._settings.allows_upload:
             raise unimplemented(
                 f"load parameter '{next(iter(contents))}': files in load requests are disabled, as they run code; start the "
@@ -151,7 +161,7 @@ class ModelControl:
         files = uploads.file_paths(contents)
         if text is None:
             raise invalid_argument(f"load of '{name}' with files must have the load parameter 'config', too")
-        return lambda: uploads.write(name, files, _read_override(text), self._remove)
+        return lambda _key: uploads.write(name, files, _read_override(text), self._remove)
 
     def _remove(self, path: Path) -> None:
         self._begin(self._looking.run(f"removing {path}", partial(shutil.rmtree, path, ignore_errors=True)))
@@ -182,24 +192,24 @@ class ModelControl:
     async def _look(self) -> Mapping[str, Any]:
         return await self._looking.run("reading the model repositories", self._places.states)
 
-    async def _load_quietly(self, name: str) -> None:
+    async def _load_quietly(self, key: str) -> None:
         """Load a model; what fails is in its state and the log."""
-        found = self._startup.sources[name]
-        source = await self._looking.run(f"reading model '{name}'", partial(with_state, found))
+        found = self._startup.sources[key]
+        source = await self._looking.run(f"reading model '{key}'", partial(with_state, found))
         if source.state is not None:
-            self._poller.tried[name] = source.state
+            self._poller.tried[key] = source.state
         try:
-            await self._repository.load(name, lambda: source)
+            await self._repository.load(key, lambda: source)
         except InferenceServerError:
             return
 
-    def _load_polled(self, name: str) -> None:
-        _log.info("model '%s' is new or has changed", name)
-        self._begin(self._repository.load(name, partial(self._places.find, name)))
+    def _load_polled(self, key: str) -> None:
+        _log.info("model '%s' is new or has changed", key)
+        self._begin(self._repository.load(key, partial(self._places.find, key)))
 
-    def _unload_polled(self, name: str) -> None:
-        _log.info("model '%s' is no longer in the repositories, or in two of them", name)
-        self._begin(self._repository.unload(name))
+    def _unload_polled(self, key: str) -> None:
+        _log.info("model '%s' is no longer in the repositories, or in two of them", key)
+        self._begin(self._repository.unload(key))
 
 
 def _read_override(text: str) -> Any:

@@ -32,7 +32,10 @@ class Followed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The paths of repositories, and `given`: models that aren't on disk, by name. `followed` are brought up to date first."""
+    """The paths of repositories, and `given`: models that aren't on disk, by name. `followed` are brought up to date first.
+
+    Models are known by their keys, see `layout.key_of`; a client gives names.
+    """
 
     paths: Sequence[Path]
     suffixes: Sequence[str]
@@ -40,12 +43,23 @@ class Places:
     followed: Sequence[Followed] = ()
     naming: Naming = field(default_factory=Naming)
 
-    def find(self, name: str, config: Any = None) -> ModelSource:
+    def keys_of(self, name: str) -> list[str]:
+        """Return the keys of what a client means by `name`: one without namespaces; with them those of all repositories.
+
+        Raises what `layout.find` raises when there is none.
+        """
+        if not self.naming.is_namespaced or name in self.given:
+            return [name]
+        for repository in self.followed:
+            repository.sync_model(name)
+        return layout.keys_of_name(self.paths, self.suffixes, name, self.naming)
+
+    def find(self, key: str, config: Any = None) -> ModelSource:
         """Return a model as it is now, with `config` in place of the one on disk. Raises what `layout.find` raises."""
-        if name not in self.given:
+        if key not in self.given:
             for repository in self.followed:
-                repository.sync_model(name)
-        source = with_state(self.given.get(name) or layout.find(self.paths, self.suffixes, name, self.naming))
+                repository.sync_model(layout.name_of(key))
+        source = with_state(self.given.get(key) or layout.find(self.paths, self.suffixes, key, self.naming))
         return source if config is None else replace(source, config=config)
 
     def states(self) -> dict[str, TreeState]:
@@ -53,13 +67,13 @@ class Places:
         for repository in self.followed:
             repository.sync()
         found = layout.scan(self.paths, self.suffixes, self.naming, is_quiet=True)
-        states = {name: _state(source) for name, source in found.sources.items() if name not in self.given}
-        return {name: state for name, state in states.items() if state is not None}
+        states = {key: _state(source) for key, source in found.sources.items() if key not in self.given}
+        return {key: state for key, state in states.items() if state is not None}
 
-    def names(self) -> Counter[str]:
-        """Return the names of the models on disk and how often each is there; nothing when the folders can't be read."""
+    def keys(self) -> Counter[str]:
+        """Return the keys of the models on disk and how often each is there; nothing when the folders can't be read."""
         try:
-            return layout.names(self.paths, self.suffixes)
+            return layout.keys(self.paths, self.suffixes, self.naming)
         except InferenceServerError as error:
             _log.warning("the repository index shows only what is loaded: %s", error.message)
             return Counter()

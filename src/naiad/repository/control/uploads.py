@@ -40,6 +40,11 @@ class UploadedFolder:
             self._remove(self.path)
 
 
+def has_files(parameters: Mapping[str, Any]) -> bool:
+    """Return whether a load request carries files."""
+    return any(key.startswith(FILE_PREFIX) for key in parameters)
+
+
 def file_paths(names: Mapping[str, bytes]) -> dict[tuple[int, str], bytes]:
     """Return the contents by version and file name.
 
