@@ -118,7 +118,7 @@ class MemoryBudget:
         need = await self._hooks.need(prepared, number)
         holding = Holding(prepared, number, need, fresh_bytes=need.files_bytes)
         self._check_size(holding)
-        room = self._room_for(holding, "" if self.is_starting else prepared.source.name)
+        room = self._room_for(holding, "" if self.is_starting else prepared.source.key)
         if room.missing_bytes or (self.is_starting and room.keys):
             if is_reload:
                 raise unavailable(self._no_room(holding))
@@ -303,7 +303,7 @@ class MemoryBudget:
 
     def _may_go(self, holding: Holding, own_name: str) -> bool:
         assert holding.model is not None
-        return holding.prepared.source.name == own_name or not self._hooks.is_changing(holding.model)
+        return holding.prepared.source.key == own_name or not self._hooks.is_changing(holding.model)
 
     async def _wait_for_closings(self) -> None:
         """Wait until what is being closed is no longer in the way."""
