@@ -286,9 +286,10 @@ class RepositoryManager(ModelTable):
         self._begin(self._close_copies(name, copies))
 
     def _note_long(self, key: LoadKey, text: str) -> None:
-        entry = self._entries.get(key.name)
-        if entry is not None:
-            entry.note_long(key.number, text)
+        # By name: namesakes in other namespaces that load as well get the text, too.
+        for known in (key.name, *self.keys_of(key.name)):
+            if known in self._entries:
+                self._entries[known].note_long(key.number, text)
 
     def _serve(self, entry: Entry, number: int, model: Model) -> None:
         """Let requests go to `model` from now on."""
