@@ -54,6 +54,11 @@ class ScriptedModel:
         notes = self._control / "ran.jsonl"
         return [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
 
+    def loaders(self) -> list[int]:
+        """Return the numbers of the processes that have begun to load it, in order."""
+        notes = self._control / "loaded.txt"
+        return [int(line.split()[0]) for line in notes.read_text().splitlines()] if notes.exists() else []
+
     def ran(self, value: float) -> bool:
         """Return whether an execution with `value` has begun."""
         return any(value in values for values in self.executions())

@@ -63,6 +63,10 @@ class BackendTable:
         """Return every name that needs no folder, sorted."""
         return sorted({*BUILT_IN, *self._own, *(entry_point.name for entry_point in self._entry_points())})
 
+    def is_own(self, name: str) -> bool:
+        """Return whether a backend is a class of this server only, which other processes don't have."""
+        return name in self._own
+
     def find(self, name: str, runtime: str = "") -> AnyBackend:
         """Return the backend class called `name`, importing its engine; blocking.
 

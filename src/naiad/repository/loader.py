@@ -24,6 +24,7 @@ from naiad.proto import message_class
 from naiad.repository import versions
 from naiad.repository.agents.table import AgentTable
 from naiad.repository.layout import ModelSource, moved
+from naiad.repository.loading.trial import Trial, Trials
 from naiad.repository.model import Copies, LoadedVersion, LoadedWorkers
 from naiad.repository.workers import Spare, WorkerLoader
 
@@ -72,12 +73,18 @@ class Loader:
     """Loads models; safe on several threads at once."""
 
     def __init__(
-        self, backends: BackendTable, settings: LoadSettings, workers: WorkerLoader, agents: AgentTable | None = None
+        self,
+        backends: BackendTable,
+        settings: LoadSettings,
+        workers: WorkerLoader,
+        agents: AgentTable | None = None,
+        trials: Trials | None = None,
     ) -> None:
         self._backends = backends
         self._agents = agents or AgentTable()
         self._settings = settings
         self._workers = workers
+        self._trials = trials
 
     def prepare(self, source: ModelSource) -> PreparedModel:
         """Read, complete and check a model's config.
@@ -106,6 +113,8 @@ class Loader:
         validate.validate_general(config, source.name)
         backend = self._backends.find(config.backend, config.runtime)
         settings = self._settings.of_backend(backend.name)
+        if self._trials is not None and not is_isolated(backend) and not self._backends.is_own(backend.name):
+            self._trials.run(self._trial(source, config))
         spare: list[Spare] = []
         if self._settings.is_auto_complete:
             files = _files(config, source, directory, settings)
@@ -131,6 +140,28 @@ class Loader:
         finally:
             if version == prepared.versions[-1]:
                 self._discard(prepared.spare)
+
+    def load_first(self, prepared: PreparedModel) -> None:
+        """Load the first instance of each version, to see whether that can be done. Raises as `load` does."""
+        for version in prepared.versions:
+            plan = self.plan(prepared, version)
+            files = _files(prepared.config, prepared.source, prepared.source.versions[version], prepared.settings)
+            self.close(self._load_copies(prepared, plan, plan.instances[:1], files))
+
+    def _trial(self, source: ModelSource, config: Any) -> Trial:
+        tried = message_class("inference.ModelConfig")()
+        tried.CopyFrom(config)
+        # They have looked at the model already.
+        tried.ClearField("model_repository_agents")
+        return Trial(
+            source.name,
+            source.directory,
+            source.versions,
+            source.file_name,
+            tried.SerializeToString(),
+            self._settings.is_auto_complete,
+            self._settings.backend_settings,
+        )
 
     def _load(self, prepared: PreparedModel, version: int) -> LoadedVersion:
         began = time.monotonic()
@@ -179,10 +210,14 @@ class Loader:
     def stop(self) -> None:
         """Cut short what starts in worker processes, since the server ends. Loop thread only."""
         self._workers.stop()
+        if self._trials is not None:
+            self._trials.stop()
 
     def give_up(self, thread_id: int) -> None:
         """Cut short what a thread loads, if it can be: what waits for a process. Loop thread only."""
         self._workers.give_up(thread_id)
+        if self._trials is not None:
+            self._trials.give_up(thread_id)
 
     def _load_copies(
         self, prepared: PreparedModel, plan: ModelPlan, instances: Sequence[InstancePlan], files: ModelFiles

@@ -24,6 +24,7 @@ from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult, key_of
 from naiad.repository.load_threads import LoadThreads, WorkGivenUpError
 from naiad.repository.loader import Loader, PreparationError, PreparedModel
 from naiad.repository.loading.attempts import Attempts, LoadKey, LoadRules, reason_of
+from naiad.repository.loading.together import Together
 from naiad.repository.model import Copies, LoadedVersion, Model, Runtime
 from naiad.repository.resize import differs_in_counts_only
 from naiad.repository.states import UNLOADED, Entry, ModelTable, Origin, State, Version
@@ -66,6 +67,7 @@ class RepositoryManager(ModelTable):
         self.on_ready: Callable[[Model], None] = lambda _model: None
         self.on_gone: Callable[[Model], None] = lambda _model: None
         self.on_closed: Callable[[], None] = _no_one
+        self._giving_back = Together(lambda: self._closing.run("giving back memory", self.on_closed), self._loop)
         self.budget = self._made_budget(memory_limit_bytes) if memory_limit_bytes else None
 
     def announce(self, found: ScanResult) -> None:
@@ -351,7 +353,7 @@ class RepositoryManager(ModelTable):
         except Exception:
             _log.exception("closing model '%s' version %d failed", name, number)
         self._leaving.discard(model)
-        await self._closing.run(f"giving back memory of '{name}'", self.on_closed)
+        await self._giving_back.run()
         if self.budget is not None:
             self.budget.forget(model)
         if model.upload is not None:

@@ -37,6 +37,7 @@ from naiad.repository.control.places import Places
 from naiad.repository.layout import Naming, ScanResult
 from naiad.repository.loader import Loader, LoadSettings
 from naiad.repository.loading.attempts import LoadRules
+from naiad.repository.loading.trial import Trials
 from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model, Runtime
 from naiad.repository.remote.opening import Repositories
@@ -96,7 +97,8 @@ def assemble(
     workers = WorkerHost(loop, pool, settings_of(options), custom_metrics)
     runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), options.in_place, workers)
     load_settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options))
-    loader = Loader(models.backends, load_settings, WorkerLoader(workers))
+    trials = Trials(options.backend_directory) if options.isolate_load else None
+    loader = Loader(models.backends, load_settings, WorkerLoader(workers), trials=trials)
     repository = RepositoryManager(loader, runtime, _load_rules(options), options.model_memory_limit)
     control = _model_control(repository, options, models, loop)
     client_memory = ClientMemory(options.allow_client_shm, pool.submit, CudaMemory())

@@ -128,6 +128,17 @@ class RepositoryOptions:
             is_ours=True,
         )
     )
+    isolate_load: bool = option(
+        Flag(
+            "isolate-load",
+            _REPOSITORY,
+            Bool(),
+            False,
+            "First load each model in a process of its own, which is ended then: a file that crashes its engine or takes all "
+            "memory is refused and harms nothing else. Takes half a second a load; models in Python live in processes anyway.",
+            is_ours=True,
+        )
+    )
     model_memory_limit: int = option(
         Flag(
             "model-memory-limit",

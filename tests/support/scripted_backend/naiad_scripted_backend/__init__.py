@@ -7,13 +7,18 @@ Config parameters:
 * `fail_on`: an execution whose X has this value raises.
 * `returns`: what is wrong with the outputs, a name of `_WRONG`.
 * `refuse_load`: loading raises with this text.
+* `at_load`: what loading does to the process it happens in, a name of `_AT_LOAD`. Before that it adds a line `<pid> <ppid>` to
+  `loaded.txt` in the control folder.
 
 Inputs: X FP32 and, optionally, MS INT32: the execution sleeps for the largest of the batch's, in milliseconds.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -40,6 +45,32 @@ _WRONG: dict[str, Callable[[Array], Any]] = {
 }
 
 
+def _exit() -> None:
+    sys.stderr.write("the licence server said no\n")
+    sys.stderr.flush()
+    os._exit(3)
+
+
+def _leave_a_child() -> None:
+    # It has the process's pipes, and outlives it.
+    if os.fork() == 0:
+        time.sleep(3600)
+    os._exit(3)
+
+
+def _say_who() -> None:
+    raise invalid_argument(f"oom_score_adj is {Path('/proc/self/oom_score_adj').read_text().strip()}")
+
+
+_AT_LOAD: dict[str, Callable[[], Any]] = {
+    "segfault": lambda: ctypes.string_at(0),
+    "abort": os.abort,
+    "exit": _exit,
+    "leave_a_child": _leave_a_child,
+    "say_who": _say_who,
+}
+
+
 class ScriptedBackend:
     """See `naiad.backends.base.Backend`."""
 
@@ -56,7 +87,10 @@ class ScriptedBackend:
     def load(cls, plan: ModelPlan, instance: InstancePlan, files: ModelFiles) -> BackendInstance:
         """Wait and fail as the parameters say."""
         made = _ScriptedInstance(plan.parameters)
+        made.note_load()
         made.hold("load")
+        if at_load := plan.parameters.get("at_load"):
+            _AT_LOAD[at_load]()
         if text := plan.parameters.get("refuse_load"):
             raise invalid_argument(text)
         return made
@@ -86,6 +120,11 @@ class _ScriptedInstance:
         if self._fail_on in values:
             raise ValueError(f"X has {self._fail_on:g}")
         return {"Y": array} if self._wrong is None else self._wrong(array)
+
+    def note_load(self) -> None:
+        """Say which process loads it, and whose child that is."""
+        with (self._control / "loaded.txt").open("a") as notes:
+            notes.write(f"{os.getpid()} {os.getppid()}\n")
 
     def hold(self, what: str) -> None:
         """Wait while the test holds `what`."""

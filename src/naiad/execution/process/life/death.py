@@ -73,14 +73,15 @@ class Ending:
 
 def death_of(ending: Ending, identity: WorkerIdentity) -> Death:
     """Return the death that `ending` is."""
-    reason, what = _cause(ending)
+    reason, what = cause_of(ending)
     text = f"the worker process of {identity}, pid {ending.pid}, {what}"
     if ending.stderr_tail:
         text = f"{text}{_TAIL}{ending.stderr_tail}"
     return Death(reason, text)
 
 
-def _cause(ending: Ending) -> tuple[Reason, str]:
+def cause_of(ending: Ending) -> tuple[Reason, str]:
+    """Return why a process has ended, and how a sentence about it goes on."""
     if ending.returncode >= 0:
         return "exit", f"exited with code {ending.returncode}"
     is_killed = ending.returncode == -signal.SIGKILL
