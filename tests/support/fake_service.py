@@ -25,6 +25,7 @@ class FakeService:
     def __init__(self) -> None:
         self.live = self.ready = self.model_ready = True
         self.draining = False
+        self.traffic_settings: dict[str, Any] = {}
         self.fault: Exception | None = None
         self.index = [IndexEntry("echo", "1", "READY", ""), IndexEntry("broken", "", "UNAVAILABLE", "no file")]
         self.logs: dict[str, Any] = {"log_file": "", "log_info": True, "log_verbose_level": 0, "log_format": "default"}
@@ -104,6 +105,18 @@ class FakeService:
     async def unload_model(self, name: str, is_unload_dependents: bool) -> None:
         self._fail()
         self.unloaded.append((name, is_unload_dependents))
+
+    def traffic(self, name: str) -> dict[str, Any]:
+        self._find(name, "")
+        return {"model": name, **self.traffic_settings}
+
+    def set_traffic(self, name: str, settings: Mapping[str, Any]) -> None:
+        self._find(name, "")
+        self.traffic_settings = dict(settings)
+
+    def reset_traffic(self, name: str) -> None:
+        self._find(name, "")
+        self.traffic_settings = {}
 
     def log_settings(self) -> dict[str, Any]:
         self._fail()

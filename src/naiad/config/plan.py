@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from naiad.config.traffic import TrafficSettings
 from naiad.tensor.datatype import Datatype
 
 
@@ -110,6 +111,7 @@ class ModelPlan:
     config: Mapping[str, Any]
     inputs_by_name: Mapping[str, TensorPlan]
     outputs_by_name: Mapping[str, TensorPlan]
+    traffic: TrafficSettings | None = None
 
     @property
     def is_batching(self) -> bool:

@@ -14,11 +14,12 @@ from typing import Any, Protocol
 from naiad.config.plan import TensorPlan
 from naiad.core.classification import ClassifyingSink
 from naiad.core.client_memory import ClientMemory, uses_regions
-from naiad.core.validate import CallValidator
+from naiad.core.region_sink import RegionSink
+from naiad.core.route import Route
+from naiad.core.traffic.control import TrafficControl
 from naiad.errors import DecoupledModelError, InferenceServerError, invalid_argument, unavailable
 from naiad.repository.control.control import ModelControl
 from naiad.repository.manager import RepositoryManager
-from naiad.repository.model import Model
 from naiad.request.call import InferCall
 from naiad.request.request import InferRequest, Sequence
 from naiad.request.responder import Responder, ResponseSink
@@ -68,15 +69,13 @@ class Identity:
     version: str
 
 
-class _Route:
-    """A model version with what the hot path needs of it."""
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What can be changed at run time: which models there are, how their versions share requests, log settings."""
 
-    __slots__ = ("check", "enqueue", "model")
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.check = CallValidator(model.plan).check
-        self.enqueue = model.enqueue
+    models: ModelControl
+    traffic: TrafficControl
+    logs: LogControl
 
 
 class InferenceServer:
@@ -86,18 +85,18 @@ class InferenceServer:
         self,
         identity: Identity,
         repository: RepositoryManager,
-        control: ModelControl,
-        logs: LogControl,
+        controls: Controls,
         client_memory: ClientMemory,
         is_strict_readiness: bool,
     ) -> None:
         self._identity = identity
         self._repository = repository
-        self._control = control
-        self._logs = logs
+        self._control = controls.models
+        self._traffic = controls.traffic
+        self._logs = controls.logs
         self._client_memory = client_memory
         self._is_strict_readiness = is_strict_readiness
-        self._routes: dict[tuple[str, str], _Route] = {}
+        self._routes: dict[tuple[str, str], Route] = {}
         self._is_loaded = False
         self._is_not_ready_wanted = False
         self._is_draining = False
@@ -113,6 +112,9 @@ class InferenceServer:
             return self._client_memory.infer(call, sink, self.infer)
         received_ns = _now_ns()
         route = self._routes.get((call.model_name, call.model_version)) or self._find_route(call)
+        traffic, has_regions = route.traffic, False
+        if traffic is not None:
+            route, has_regions = traffic.choose(call), isinstance(sink, RegionSink)
         checked = route.check(call)
         model = route.model
         if model.plan.is_decoupled and not call.takes_many_responses:
@@ -141,6 +143,8 @@ class InferenceServer:
             request.responder.refuse()
             model.statistics.record_refusal()
             raise error from None
+        if traffic is not None:
+            traffic.copy(request, route, has_regions=has_regions)
         return request
 
     def is_live(self) -> bool:
@@ -233,6 +237,20 @@ class InferenceServer:
         """See `InferenceService.unload_model`. Nothing depends on another model as long as there are no ensembles."""
         await self._control.unload(name)
 
+    def traffic(self, name: str) -> dict[str, Any]:
+        """See `InferenceService.traffic`."""
+        return self._traffic.show(name)
+
+    def set_traffic(self, name: str, settings: Mapping[str, Any]) -> None:
+        """See `InferenceService.set_traffic`."""
+        self._traffic.set(name, settings)
+        self._routes.clear()
+
+    def reset_traffic(self, name: str) -> None:
+        """See `InferenceService.reset_traffic`."""
+        self._traffic.reset(name)
+        self._routes.clear()
+
     def log_settings(self) -> dict[str, Any]:
         """See `InferenceService.log_settings`."""
         return self._logs.get()
@@ -282,6 +300,7 @@ class InferenceServer:
     def begin_drain(self) -> None:
         """Refuse new inferences from now on; what was accepted is answered."""
         self._is_draining = True
+        self._traffic.stop()
         self._control.stop()
         self._tell_readiness()
 
@@ -313,9 +332,19 @@ class InferenceServer:
         for callback in self._readiness_callbacks:
             callback()
 
-    def _find_route(self, call: InferCall) -> _Route:
-        model = self._repository.find(call.model_name, call.model_version)
-        route = self._routes[call.model_name, call.model_version] = _Route(model)
+    def _find_route(self, call: InferCall) -> Route:
+        name, version = call.model_name, call.model_version
+        shared = None if version else self._traffic.route(name, self._route_of)
+        if shared is None:
+            return self._route_of(name, version)
+        self._routes[name, version] = shared
+        return shared
+
+    def _route_of(self, name: str, version: str) -> Route:
+        """Return the route of a version, which is made but once, "" for the latest."""
+        route = self._routes.get((name, version)) if version else None
+        if route is None:
+            route = self._routes[name, version] = Route(self._repository.find(name, version))
         return route
 
 

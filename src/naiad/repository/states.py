@@ -189,6 +189,16 @@ class ModelTable:
                 if model is not None:
                     yield model
 
+    def loaded(self, name: str) -> list[Model]:
+        """Return the versions of a model that are loaded, ascending, also those that can't serve for a time; none for a name
+        that isn't known, or that several models have.
+        """
+        try:
+            entry = self._entry(name)
+        except InferenceServerError:
+            return []
+        return [] if entry is None else [_loaded(name, entry, number) for number in entry.ready()]
+
     def find(self, name: str, version: str) -> Model:
         """Return the model version for an inference; "" is the greatest ready one.
 

@@ -149,6 +149,18 @@ class InferenceService(Protocol):
     async def unload_model(self, name: str, is_unload_dependents: bool) -> None:
         """Begin to unload a model; does nothing for one that isn't known. UNAVAILABLE where the control mode forbids it."""
 
+    def traffic(self, name: str) -> dict[str, Any]:
+        """Return how requests that name no version of a model go to its versions, in the form of the HTTP API.
+
+        Raises NOT_FOUND for a model that isn't known, as the two below do.
+        """
+
+    def set_traffic(self, name: str, settings: Mapping[str, Any]) -> None:
+        """Let that be as `settings` say from now on. Raises INVALID_ARGUMENT with every mistake; nothing changes then."""
+
+    def reset_traffic(self, name: str) -> None:
+        """Let that be as the model's configuration says."""
+
     def log_settings(self) -> dict[str, Any]:
         """Return the log settings as the logging extension names them."""
 

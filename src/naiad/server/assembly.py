@@ -6,6 +6,7 @@ Owns no behaviour. What is made here is handed to `server.process`, which runs i
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import dataclass, field
 
 from naiad import __version__
@@ -15,7 +16,9 @@ from naiad.clock import LoopClock
 from naiad.config.options import ServerOptions
 from naiad.core.client_memory import ClientMemory
 from naiad.core.cuda_memory import CudaMemory
-from naiad.core.server import Identity, InferenceServer, LogControl
+from naiad.core.server import Controls, Identity, InferenceServer, LogControl
+from naiad.core.traffic.control import TrafficControl
+from naiad.core.traffic.metrics import traffic_families
 from naiad.execution.placement import TurnBudget
 from naiad.execution.process.context import WorkerHost
 from naiad.execution.process.life.settings import settings_of
@@ -103,7 +106,9 @@ def assemble(
     control = _model_control(repository, options, models, loop)
     client_memory = ClientMemory(options.allow_client_shm, pool.submit, CudaMemory())
     identity = Identity(options.id, __version__)
-    core = InferenceServer(identity, repository, control, logs, client_memory, options.strict_readiness)
+    traffic = TrafficControl(repository, random.random, pool.submit)
+    controls = Controls(control, traffic, logs)
+    core = InferenceServer(identity, repository, controls, client_memory, options.strict_readiness)
     workers.service = core
     registry = MetricsRegistry(
         counter_latencies=options.metrics_config.counter_latencies,
@@ -113,7 +118,7 @@ def assemble(
     registry.add_families(custom_metrics.families)
     repository.on_ready = lambda model: registry.add_model(_metrics_source(model))
     repository.on_gone = lambda model: registry.remove_model(model.plan.name, str(model.plan.version), model.namespace)
-    for family in own_families(repository, pool):
+    for family in (*own_families(repository, pool), *traffic_families(traffic)):
         registry.add_family(family)
     listeners = _service_listeners(core, options, sockets, loop, api_keys)
     if sockets.metrics is not None:

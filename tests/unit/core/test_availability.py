@@ -16,7 +16,8 @@ from plans import plan
 from naiad.backends.table import BackendTable
 from naiad.clock import LoopClock
 from naiad.core.classification import ClassifyingSink
-from naiad.core.server import Identity, InferenceServer
+from naiad.core.server import Controls, Identity, InferenceServer
+from naiad.core.traffic.control import TrafficControl
 from naiad.errors import Code, InferenceServerError
 from naiad.execution.placement import TurnBudget
 from naiad.execution.process.load_waits import LoadWaits
@@ -53,8 +54,9 @@ class Sink:
         return True
 
 
-def control_of(repository: RepositoryManager) -> ModelControl:
-    return ModelControl(repository, Places((), ()), ControlSettings(), asyncio.get_running_loop())
+def controls_of(repository: RepositoryManager) -> Controls:
+    models = ModelControl(repository, Places((), ()), ControlSettings(), asyncio.get_running_loop())
+    return Controls(models, TrafficControl(repository, lambda: 0.0, lambda job: job()()), SimpleNamespace())
 
 
 class Bench:
@@ -62,9 +64,7 @@ class Bench:
 
     def __init__(self, is_strict: bool, repository: RepositoryManager) -> None:
         self.repository = repository
-        self.core = InferenceServer(
-            Identity("naiad", "1"), repository, control_of(repository), SimpleNamespace(), SimpleNamespace(), is_strict
-        )
+        self.core = InferenceServer(Identity("naiad", "1"), repository, controls_of(repository), SimpleNamespace(), is_strict)
         self.core.mark_loaded()
 
     @property
@@ -174,9 +174,7 @@ def test_loading_is_told_from_the_first_model_to_the_whole_server(tmp_path):
 
     async def main() -> None:
         repository, pool = new_repository(asyncio.get_running_loop())
-        core = InferenceServer(
-            Identity("naiad", "1"), repository, control_of(repository), SimpleNamespace(), SimpleNamespace(), True
-        )
+        core = InferenceServer(Identity("naiad", "1"), repository, controls_of(repository), SimpleNamespace(), True)
         heard: list[object] = []
         core.on_readiness_change(lambda: heard.append((core.is_ready(), core.is_model_serving("echo"))))
         found = scan([tmp_path], ())

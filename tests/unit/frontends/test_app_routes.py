@@ -23,6 +23,7 @@ EXPECTED = {
     **{f"{model}{end}": {"GET"} for model in MODEL for end in ("", "/ready", "/config", "/stats")},
     **{f"{model}/{end}": {"POST"} for model in MODEL for end in ("infer", "generate", "generate_stream")},
     "/v2/models/m/trace/setting": {"GET", "POST"},
+    "/v2/models/m/traffic": {"GET", "POST", "DELETE"},
     "/v2/trace/setting": {"GET", "POST"},
     "/v2/logging": {"GET", "POST"},
     **{f"{prefix}/index": {"POST"} for prefix in REPOSITORY},

@@ -17,7 +17,7 @@ from naiad.frontends.http.admin.paths import variants
 from naiad.frontends.http.app import create_app
 from naiad.frontends.http.options import HttpOptions
 
-METHODS = ("get", "post")
+METHODS = ("get", "post", "delete")
 
 
 @pytest.fixture

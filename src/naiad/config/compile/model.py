@@ -9,6 +9,7 @@ from naiad.config.compile.scheduling import dynamic_batching_plan
 from naiad.config.compile.tensors import input_plans, output_plans
 from naiad.config.json_form import to_json
 from naiad.config.plan import ModelPlan
+from naiad.config.traffic import traffic_of
 from naiad.proto import Message
 
 
@@ -19,6 +20,7 @@ def compile_plan(config: Message, *, version: int, directory: Path, version_dire
     """
     inputs = input_plans(config)
     outputs = output_plans(config, directory)
+    parameters = {name: parameter.string_value for name, parameter in config.parameters.items()}
     return ModelPlan(
         name=config.name,
         version=version,
@@ -31,7 +33,7 @@ def compile_plan(config: Message, *, version: int, directory: Path, version_dire
         is_decoupled=config.model_transaction_policy.decoupled,
         dynamic_batching=dynamic_batching_plan(config, inputs),
         instances=instance_plans(config),
-        parameters={name: parameter.string_value for name, parameter in config.parameters.items()},
+        parameters=parameters,
         metric_tags=dict(config.metric_tags),
         directory=directory,
         version_directory=version_directory,
@@ -39,4 +41,5 @@ def compile_plan(config: Message, *, version: int, directory: Path, version_dire
         config=to_json(config),
         inputs_by_name={tensor.name: tensor for tensor in inputs},
         outputs_by_name={tensor.name: tensor for tensor in outputs},
+        traffic=traffic_of(parameters),
     )

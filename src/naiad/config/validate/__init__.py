@@ -11,6 +11,7 @@ from naiad.config.validate.policies import policy_findings
 from naiad.config.validate.scheduling import scheduling_findings
 from naiad.config.validate.sequences import sequence_findings
 from naiad.config.validate.tensors import tensor_findings
+from naiad.config.validate.traffic import traffic_findings
 from naiad.config.validate.unbuilt import refuse_unbuilt, refuse_unbuilt_scheduling
 from naiad.proto import Message
 
@@ -47,6 +48,7 @@ def all_findings(config: Message, model_name: str, *, gpu_count: int = 0) -> lis
         *ensemble_findings(config),
         *instance_findings(config, gpu_count),
         *policy_findings(config),
+        *traffic_findings(config),
     ]
 
 

@@ -6,7 +6,7 @@ models, so no model can be asked for by the name `stats`.
 
 from __future__ import annotations
 
-from naiad.frontends.http.admin import health, logs, metadata, refused, repository, shared_memory
+from naiad.frontends.http.admin import health, logs, metadata, refused, repository, shared_memory, traffic
 from naiad.frontends.http.admin.endpoint import JSON, Content, Endpoint, Operation
 
 _MODEL = "/v2/models/{model}[/versions/{version}]"
@@ -77,7 +77,16 @@ def _repository() -> list[Endpoint]:
         Endpoint(f"{prefix}/index", api, {"POST": index}),
         Endpoint(f"{prefix}/models/{{model}}/load", api, {"POST": load}),
         Endpoint(f"{prefix}/models/{{model}}/unload", api, {"POST": unload}),
+        _traffic(api),
     ]
+
+
+def _traffic(api: str) -> Endpoint:
+    settings, answer = Content("TrafficSettings"), Content("Traffic")
+    show = Operation(traffic.show, "How versions share the requests that name none", answer)
+    change = Operation(traffic.change, "Change how versions share requests", answer, settings)
+    reset = Operation(traffic.reset, "Let the configuration say how versions share requests", answer)
+    return Endpoint("/v2/models/{model}/traffic", api, {"GET": show, "POST": change, "DELETE": reset})
 
 
 def _settings() -> list[Endpoint]:

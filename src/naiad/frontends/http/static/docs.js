@@ -153,7 +153,7 @@ function exampleText(inputs) {
 function showEndpoints(description) {
   const groups = new Map();
   for (const [path, item] of Object.entries(description.paths)) {
-    for (const method of ["get", "post"]) {
+    for (const method of ["get", "post", "delete"]) {
       if (!item[method]) continue;
       const tag = item[method].tags[0];
       groups.set(tag, [...(groups.get(tag) ?? []), operation(method, path, item)]);

@@ -1,0 +1,32 @@
+"""Which version has which open sequence.
+
+Owns that memory, which is bounded: a sequence that was pushed out, or whose version is gone, goes where its id says.
+"""
+
+from __future__ import annotations
+
+from naiad.core.traffic.policy import SequenceId, Split
+
+MOST_OPEN = 10_000
+
+
+class OpenSequences:
+    """See the module."""
+
+    __slots__ = ("_version_of",)
+
+    def __init__(self) -> None:
+        self._version_of: dict[SequenceId, int] = {}
+
+    def choose(self, sequence_id: SequenceId, split: Split, *, is_start: bool, is_end: bool) -> int:
+        """Return the version for a request of a sequence: one that is open stays where it is as long as `split` has that."""
+        version = None if is_start else self._version_of.get(sequence_id)
+        if version is None or version not in split:
+            version = split.for_sequence(sequence_id)
+        if is_end:
+            self._version_of.pop(sequence_id, None)
+            return version
+        if sequence_id not in self._version_of and len(self._version_of) >= MOST_OPEN:
+            del self._version_of[next(iter(self._version_of))]
+        self._version_of[sequence_id] = version
+        return version
