@@ -6,7 +6,7 @@ models, so no model can be asked for by the name `stats`.
 
 from __future__ import annotations
 
-from naiad.frontends.http.admin import health, logs, metadata, refused, repository, shared_memory, traffic
+from naiad.frontends.http.admin import health, metadata, refused, repository, settings, shared_memory
 from naiad.frontends.http.admin.endpoint import JSON, Content, Endpoint, Operation
 
 _MODEL = "/v2/models/{model}[/versions/{version}]"
@@ -82,16 +82,16 @@ def _repository() -> list[Endpoint]:
 
 
 def _traffic(api: str) -> Endpoint:
-    settings, answer = Content("TrafficSettings"), Content("Traffic")
-    show = Operation(traffic.show, "How versions share the requests that name none", answer)
-    change = Operation(traffic.change, "Change how versions share requests", answer, settings)
-    reset = Operation(traffic.reset, "Let the configuration say how versions share requests", answer)
+    answer = Content("Traffic")
+    show = Operation(settings.show_traffic, "How versions share the requests that name none", answer)
+    change = Operation(settings.change_traffic, "Change how versions share requests", answer, Content("TrafficSettings"))
+    reset = Operation(settings.reset_traffic, "Let the configuration say how versions share requests", answer)
     return Endpoint("/v2/models/{model}/traffic", api, {"GET": show, "POST": change, "DELETE": reset})
 
 
 def _settings() -> list[Endpoint]:
-    show = Operation(logs.show, "The log settings", Content("LogSettings"))
-    change = Operation(logs.change, "Change log settings", Content("LogSettings"), Content("LogSettings"))
+    show = Operation(settings.show_logs, "The log settings", Content("LogSettings"))
+    change = Operation(settings.change_logs, "Change log settings", Content("LogSettings"), Content("LogSettings"))
     show_trace = Operation(refused.trace, "The trace settings", is_unbuilt=True)
     change_trace = Operation(refused.trace, "Change trace settings", is_unbuilt=True)
     return [
