@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +22,7 @@ from naiad.execution.process.life.death import WorkerIdentity
 from naiad.execution.process.limits import limits_of
 from naiad.proto import message_class
 from naiad.repository import versions
+from naiad.repository.agents.lifecycle import AgentLifecycle
 from naiad.repository.agents.table import AgentTable
 from naiad.repository.layout import ModelSource, moved
 from naiad.repository.loading.trial import Trial, Trials
@@ -49,7 +50,8 @@ class LoadSettings:
 class PreparedModel:
     """A model whose config is complete and checked: what each of its versions is loaded from.
 
-    `spare` holds at most one worker: that which has completed the config. `seconds` is how long the preparation took.
+    `spare` holds at most one worker: that which has completed the config. `seconds` is how long the preparation took. `agents`
+    have looked at the model and wait to hear how the load ends.
     """
 
     source: ModelSource
@@ -59,6 +61,7 @@ class PreparedModel:
     versions: tuple[int, ...]
     spare: list[Spare] = field(default_factory=list)
     seconds: float = 0.0
+    agents: AgentLifecycle = field(default_factory=AgentLifecycle)
 
 
 class PreparationError(InferenceServerError):
@@ -92,20 +95,24 @@ class Loader:
         Raises InferenceServerError with what to mend, a PreparationError when it is known which versions are meant.
         """
         began = time.monotonic()
-        source, config = self._seen_by_agents(source, self._read(source))
+        config = self._read(source)
+        directory, agents = self._agents.run(source.name, source.directory, config)
+        try:
+            if directory != source.directory:
+                source = moved(source, directory)
+                config = self._read(source)
+            prepared = self._prepare_versions(source, config, began)
+        except BaseException:
+            agents.load_fail()
+            raise
+        return replace(prepared, agents=agents)
+
+    def _prepare_versions(self, source: ModelSource, config: Any, began: float) -> PreparedModel:
         chosen = versions.select(config, source.versions)
         try:
             return self._prepare(source, config, chosen, began)
         except InferenceServerError as error:
             raise PreparationError(error, chosen) from error
-
-    def _seen_by_agents(self, source: ModelSource, config: Any) -> tuple[ModelSource, Any]:
-        """Return the model and its config after its agents have looked at it; they may hand over another folder."""
-        directory = self._agents.run(source.name, source.directory, config)
-        if directory == source.directory:
-            return source, config
-        source = moved(source, directory)
-        return source, self._read(source)
 
     def _prepare(self, source: ModelSource, config: Any, chosen: tuple[int, ...], began: float) -> PreparedModel:
         directory = source.versions[chosen[-1]]
@@ -202,6 +209,11 @@ class Loader:
         else:
             for instance in copies:
                 instance.close()
+
+    def abandon(self, prepared: PreparedModel) -> None:
+        """As `release`, for what nobody waits for any more: its agents hear that, too."""
+        self._discard(prepared.spare)
+        prepared.agents.load_fail()
 
     def release(self, prepared: PreparedModel) -> None:
         """End what the preparation has started and no version has taken."""

@@ -192,6 +192,7 @@ class RepositoryManager(ModelTable):
         finally:
             if prepared.spare:
                 await self._attempts.once(f"ending what prepared '{source.name}'", partial(self._loader.release, prepared))
+            await prepared.agents.end_load(self._closing.run)
 
     def _failed_to_prepare(self, entry: Entry, name: str, error: Exception) -> InferenceServerError:
         reason = reason_of(error)
@@ -269,6 +270,7 @@ class RepositoryManager(ModelTable):
                 self.budget.drop(holding)
             raise
         model.namespace = prepared.source.namespace
+        prepared.agents.hold_in(model.agents)
         if self.budget is not None and holding is not None:
             self.budget.keep(holding, model)
         if prepared.source.upload is not None:
@@ -280,8 +282,8 @@ class RepositoryManager(ModelTable):
         await self._closing.run(f"closing what was loaded of '{name}'", partial(self._loader.close, copies))
 
     def _release(self, prepared: PreparedModel) -> None:
-        if prepared.spare:
-            work = partial(self._loader.release, prepared)
+        if prepared.spare or not prepared.agents.is_empty:
+            work = partial(self._loader.abandon, prepared)
             self._begin(self._attempts.once(f"ending what prepared '{prepared.source.name}'", work))
 
     def _close_late(self, name: str, copies: Copies) -> None:
@@ -298,6 +300,8 @@ class RepositoryManager(ModelTable):
         version = entry.versions.setdefault(number, Version(State.LOADING))
         version.state, version.reason, version.model = State.READY, "", model
         model.on_readiness = self.on_change
+        for agents in model.agents:
+            agents.is_serving = True
         self.on_change()
         self.on_ready(model)
         _log.info("'%s' is loaded at its first request" if model.is_parked else "successfully loaded '%s'", model.plan.name)
@@ -343,6 +347,7 @@ class RepositoryManager(ModelTable):
 
     async def _end(self, model: Model, version: Version | None, has_served: bool) -> None:
         name, number = model.plan.name, model.plan.version
+        unloading = [self._loop.create_task(agents.begin_unload(self._closing.run)) for agents in model.agents]
         await model.drain()
         if has_served:
             self.on_gone(model)
@@ -363,6 +368,9 @@ class RepositoryManager(ModelTable):
             self._drop_uploaded(name, model)
             self.on_change()
             _log.info("successfully unloaded '%s' version %d", name, number)
+        for agents, told in zip(model.agents, unloading):
+            await told
+            await agents.let_go(self._closing.run)
 
     def _drop_uploaded(self, name: str, model: Model) -> None:
         """Forget a model whose only files were a client's, which are gone."""
@@ -395,6 +403,8 @@ class RepositoryManager(ModelTable):
                 await self._close_copies(prepared.source.name, loaded)
             raise self._failed_to_prepare(entry, prepared.source.name, error) from error
         for model, further in copies.items():
+            prepared.agents.hold_in(model.agents)
+            prepared.agents.is_serving = True
             for leave in model.resize(plans[model.plan.version], further):
                 self._begin(leave(partial(self._closing.run, f"closing an instance of '{model.plan.name}'")))
         entry.origin = Origin(prepared.source, prepared.config)

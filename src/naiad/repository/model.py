@@ -28,6 +28,7 @@ from naiad.execution.tensors import BatchTensors
 from naiad.execution.thread import ExecutionContext, ThreadInstance
 from naiad.execution.threads import ThreadPool
 from naiad.observability.statistics import ModelStatistics
+from naiad.repository.agents.lifecycle import AgentLifecycle
 from naiad.repository.layout import UploadFolder
 from naiad.request.batch import Instance, Scheduler
 from naiad.request.request import InferRequest
@@ -83,7 +84,7 @@ class LoadedVersion:
 
 class Model:
     """One model version that is loaded. Loop thread only. `files` is what further instances are loaded with, `upload` the
-    folder that it keeps, `namespace` that of its source.
+    folder that it keeps, `namespace` that of its source, `agents` those of the loads that it is made of.
 
     `unready_reason` is why it can't serve for a time, "" when it can; `refusal` is the same when that will last, so that
     requests are refused and don't wait. `on_readiness` is called when one changes. `down` are the instances without a worker,
@@ -96,6 +97,7 @@ class Model:
         "_idle_callbacks",
         "_instances",
         "_leaving",
+        "agents",
         "down",
         "enqueue",
         "files",
@@ -132,6 +134,7 @@ class Model:
         self.files = loaded.files
         self.upload: UploadFolder | None = None
         self.namespace = ""
+        self.agents: list[AgentLifecycle] = []
         self.scheduler: Scheduler = (
             DynamicScheduler([], runtime.clock, plan.dynamic_batching)
             if plan.dynamic_batching is not None

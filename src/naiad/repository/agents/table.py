@@ -14,6 +14,7 @@ from typing import Any
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.repository.agents.base import AgentModel, RepositoryAgent
 from naiad.repository.agents.checksum import ChecksumAgent
+from naiad.repository.agents.lifecycle import AgentLifecycle
 
 ENTRY_POINT_GROUP = "naiad.repository_agents"
 
@@ -26,22 +27,25 @@ class AgentTable:
     def __init__(self, own: Mapping[str, type[RepositoryAgent]] = MappingProxyType({})) -> None:
         self._own = {**_BUILT_IN, **own}
 
-    def run(self, name: str, directory: Path, config: Any) -> Path:
-        """Have the agents of `config` look at the model `name`, in their order; return the folder that is to be loaded.
+    def run(self, name: str, directory: Path, config: Any) -> tuple[Path, AgentLifecycle]:
+        """Have the agents of `config` look at the model `name`, in their order; return the folder that is to be loaded, and
+        what is to be told how that went.
 
-        Raises INVALID_ARGUMENT naming the agent, for one that isn't known, refuses the model or fails.
+        Raises INVALID_ARGUMENT naming the agent, for one that isn't known, refuses the model or fails; those that have looked
+        at it are told then.
         """
+        told: list[tuple[str, RepositoryAgent, AgentModel]] = []
         for entry in config.model_repository_agents.agents:
-            directory = self._run_one(entry, AgentModel(name, directory, config))
-        return directory
-
-    def _run_one(self, entry: Any, model: AgentModel) -> Path:
-        try:
-            agent = self._find(entry.name)(dict(entry.parameters))
-            return self._folder(agent.load(model), model.directory)
-        except Exception as error:
-            # Code of other packages runs here; whatever it raises is its reason.
-            raise _refusal(model.name, entry.name, error) from error
+            model = AgentModel(name, directory, config)
+            try:
+                agent = self._find(entry.name)(dict(entry.parameters))
+                told.append((entry.name, agent, model))
+                directory = self._folder(agent.load(model), directory)
+            except (Exception, SystemExit) as error:
+                AgentLifecycle(told).load_fail()
+                # Code of other packages runs here, sys.exit() included; whatever it raises is its reason.
+                raise _refusal(name, entry.name, error) from error
+        return directory, AgentLifecycle(told)
 
     def _find(self, name: str) -> type[RepositoryAgent]:
         if name in self._own:
@@ -67,6 +71,6 @@ class AgentTable:
         return returned
 
 
-def _refusal(model: str, agent: str, error: Exception) -> InferenceServerError:
+def _refusal(model: str, agent: str, error: Exception | SystemExit) -> InferenceServerError:
     reason = error.message if isinstance(error, InferenceServerError) else f"{type(error).__name__}: {error}"
     return invalid_argument(f"model '{model}': repository agent '{agent}': {reason}")

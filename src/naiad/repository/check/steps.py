@@ -117,7 +117,9 @@ class _Check:
     def _agents(self, config: Any) -> None:
         source = self._source
         try:
-            directory = AgentTable().run(source.name, source.directory, config)
+            directory, agents = AgentTable().run(source.name, source.directory, config)
+            # Nothing is loaded here: agents clean up.
+            agents.load_fail()
         except InferenceServerError as error:
             self._error(error, ("model_repository_agents",))
             return
