@@ -24,8 +24,8 @@ class AgentModel:
 class RepositoryAgent(ABC):
     """One entry of `model_repository_agents`. It is made anew for each load, on a loading thread.
 
-    It hears LOAD, LOAD_COMPLETE, UNLOAD, UNLOAD_COMPLETE, or LOAD and LOAD_FAIL, one after the other, each once with the model of
-    `load`, on any thread; all may block. Only LOAD has a say: what the others raise is logged.
+    It hears LOAD, LOAD_COMPLETE, UNLOAD, UNLOAD_COMPLETE, or LOAD and LOAD_FAIL, one after the other, each once with the model
+    of `load`, on any thread; all may block. Only LOAD has a say: what the others raise is logged.
 
     `parameters` are those of the entry; whoever makes use of them refuses what it doesn't know.
     """
