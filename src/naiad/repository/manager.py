@@ -177,6 +177,8 @@ class RepositoryManager(ModelTable):
             entry.forget_failures()
             self.on_change()
             _log.info("model '%s' is loaded already, and nothing of it has changed", source.name)
+            if self.budget is not None:
+                await self.budget.recall([version.model for version in entry.versions.values() if version.model is not None])
             return
         ready = entry.ready()
         if not ready:

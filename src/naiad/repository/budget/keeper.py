@@ -152,6 +152,19 @@ class MemoryBudget:
             model.park(partial(self._enqueue, holding), PARKED_NOTE)
         self.look_soon()
 
+    async def recall(self, models: Iterable[Model]) -> None:
+        """Bring parked models back into memory, where idle ones make room for them. Raises INVALID_ARGUMENT with the reason
+        when one can't be loaded.
+        """
+        for holding in [self._by_model[model] for model in models if model in self._by_model]:
+            self._check_size(holding)
+            room = self._room_for(holding, holding.prepared.source.key)
+            if holding.phase is not Phase.PARKED or room.missing_bytes:
+                continue
+            await asyncio.wait([self._begin_load(holding, room)])
+            if holding.failures:
+                raise invalid_argument(f"load failed for {holding.name}: {holding.failure}")
+
     def drop(self, holding: Holding) -> None:
         """Forget a version that could not be put to work; its copies are closed."""
         self._holdings.pop(holding, None)
@@ -214,6 +227,8 @@ class MemoryBudget:
                 self._end_waiting(holding, Phase.PARKED)
             else:
                 is_short = not self._is_begun(holding) or is_short
+        if self._is_stopped:
+            return
         over = self._choose(0, "")
         self._evict(over)
         if is_short or over.missing_bytes:
@@ -228,10 +243,13 @@ class MemoryBudget:
         room = self._room_for(holding, "")
         if room.missing_bytes:
             return False
+        self._begin_load(holding, room)
+        return True
+
+    def _begin_load(self, holding: Holding, room: Evictions[Holding]) -> asyncio.Task[None]:
         self._end_waiting(holding, Phase.LOADING)
         self._evict(room)
-        self._begin(self._loads, self._load(holding))
-        return True
+        return self._begin(self._loads, self._load(holding))
 
     async def _load(self, holding: Holding) -> None:
         model, prepared = holding.model, holding.prepared
@@ -292,9 +310,9 @@ class MemoryBudget:
         now_s = self._loop.time()
         taken_bytes, residents = 0, []
         for holding in self._holdings:
-            holding.read_workers(now_s)
-            if holding.phase is Phase.LEAVING:
+            if holding.phase is not Phase.RESIDENT and holding.phase is not Phase.LOADING:
                 continue
+            holding.read_workers(now_s)
             taken_bytes += holding.taken_bytes
             if holding.phase is Phase.RESIDENT:
                 is_free = holding.is_idle and self._may_go(holding, own_name)
@@ -362,11 +380,12 @@ class MemoryBudget:
     def _in(self, phase: Phase) -> list[Holding]:
         return [holding for holding in self._holdings if holding.phase is phase]
 
-    def _begin(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
         task.add_done_callback(lambda _task: self.look_soon())
+        return task
 
     def _check_size(self, holding: Holding) -> None:
         if holding.size_bytes > self.limit_bytes:

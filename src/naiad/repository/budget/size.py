@@ -18,7 +18,9 @@ MEMORY_PARAMETER = "memory_bytes"
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """`declared_bytes` is what the config says, None when it says nothing; `files_bytes` the size of the version's files."""
+    """`declared_bytes` is what the config says, None when it says nothing; `files_bytes` the size of the version's files, 0 for
+    a function, which has none of its own.
+    """
 
     declared_bytes: int | None
     files_bytes: int
@@ -28,7 +30,11 @@ def need_of(prepared: PreparedModel, version: int) -> Need:
     """Return what a version needs. Raises INVALID_ARGUMENT for a value of the parameter that is no number of bytes."""
     source = prepared.source
     folder = source.versions[version]
-    return Need(declared_bytes(prepared), file_bytes(folder / source.file_name) if source.file_name else tree_bytes(folder))
+    if source.file_name:
+        files_bytes = file_bytes(folder / source.file_name)
+    else:
+        files_bytes = 0 if folder == source.directory else tree_bytes(folder)
+    return Need(declared_bytes(prepared), files_bytes)
 
 
 def declared_bytes(prepared: PreparedModel) -> int | None:
