@@ -18,6 +18,7 @@ from naiad.backends.identity.backend import IdentityBackend
 from naiad.backends.table import BackendTable
 from naiad.clock import LoopClock
 from naiad.core.server import Identity, InferenceServer
+from naiad.core.traffic.control import TrafficControl
 from naiad.errors import Code, InferenceServerError
 from naiad.execution.placement import TurnBudget
 from naiad.execution.process.load_waits import LoadWaits
@@ -98,9 +99,9 @@ class Bench:
     def __init__(self, repository: RepositoryManager, found: ScanResult) -> None:
         assert repository.budget is not None
         self.repository, self.found, self.budget = repository, found, repository.budget
-        self.core = InferenceServer(
-            Identity("naiad", "1"), repository, SimpleNamespace(), SimpleNamespace(), SimpleNamespace(), True
-        )
+        traffic = TrafficControl(repository, lambda: 0.0, lambda job: job()())
+        controls = SimpleNamespace(models=SimpleNamespace(), traffic=traffic, logs=SimpleNamespace())
+        self.core = InferenceServer(Identity("naiad", "1"), repository, controls, SimpleNamespace(), True)
 
     def ask(self, name: str) -> Answer:
         answer = Answer()
