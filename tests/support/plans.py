@@ -41,6 +41,7 @@ def plan(
         required_inputs=frozenset(item.name for item in inputs if not item.is_optional),
         is_decoupled=False,
         dynamic_batching=None,
+        sequence_batching=None,
         instances=(InstancePlan(f"{name}_0", "CPU", -1, name),),
         parameters=parameters or {},
         metric_tags={},

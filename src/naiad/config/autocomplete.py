@@ -6,6 +6,7 @@ Owns the rule of batching and the comparison of tensors. Doesn't read model file
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from naiad.config import schema
@@ -29,6 +30,7 @@ def complete(config: Message, signature: ModelSignature, default_max_batch_size:
     if has_inputs and config.output:
         return []
     warnings = _complete_batching(config, signature.supports_batching, default_max_batch_size)
+    signature = _without_added(config, signature)
     is_batching = config.max_batch_size > 0
     if not has_inputs:
         _add_tensors(config.input, signature.inputs, is_batching)
@@ -77,6 +79,20 @@ def _add_tensors(target: Any, tensors: Iterable[TensorSignature], is_batching: b
             added.reshape.SetInParent()
 
 
+def _without_added(config: Message, signature: ModelSignature) -> ModelSignature:
+    """Return the tensors that clients send and get: those that the sequence batcher adds and takes have a place of their own in
+    the config, and are compared with the model when it is loaded.
+    """
+    batching = config.sequence_batching
+    added = {tensor.name for tensor in batching.control_input} | {state.input_name for state in batching.state}
+    taken = {state.output_name for state in batching.state} - {tensor.name for tensor in config.output}
+    return replace(
+        signature,
+        inputs=tuple(tensor for tensor in signature.inputs if tensor.name not in added),
+        outputs=tuple(tensor for tensor in signature.outputs if tensor.name not in taken),
+    )
+
+
 def _config_type(tensor: TensorSignature) -> str:
     return datatype.BY_NAME[tensor.datatype].config_name
 
@@ -88,6 +104,7 @@ def differences(config: Message, signature: ModelSignature) -> Iterator[Finding]
 
 def _differences(config: Message, signature: ModelSignature) -> Iterator[tuple[FieldPath, str]]:
     from_batch = [name for batch_input in config.batch_input for name in batch_input.target_name]
+    signature = _without_added(config, signature)
     expected = len(config.input) + len(from_batch)
     if expected != len(signature.inputs):
         yield (

@@ -6,7 +6,8 @@ Owns the immutable values; `config.compile` makes them from a validated ModelCon
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,54 @@ class DynamicBatchingPlan:
     has_optional_inputs: bool
 
 
+class ControlKind(Enum):
+    """What a control tensor tells the model of the request it comes with."""
+
+    START = "CONTROL_SEQUENCE_START"
+    END = "CONTROL_SEQUENCE_END"
+    READY = "CONTROL_SEQUENCE_READY"
+    CORRID = "CONTROL_SEQUENCE_CORRID"
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlan:
+    """A tensor of one element that the sequence batcher adds to each request: `values` are those for false and for true, None
+    for the correlation id.
+    """
+
+    kind: ControlKind
+    tensor: TensorPlan
+    values: tuple[float | bool, float | bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlan:
+    """A tensor that the sequence batcher keeps between the requests of a sequence: what the model returned as `output` becomes
+    the next request's `input`. `initial` is the first request's array, with the batch dimension of 1 when the model batches.
+    """
+
+    input: TensorPlan
+    output: TensorPlan
+    initial: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SequencePlan:
+    """The sequence batcher's settings. `slots` is how many sequences an instance serves at once; the strategy is `oldest` when
+    that is given, otherwise direct, to which the last two belong.
+    """
+
+    slots: int
+    max_idle_us: int
+    controls: tuple[ControlPlan, ...]
+    states: tuple[StatePlan, ...]
+    variable_inputs: tuple[str, ...]
+    """Inputs with a variable dim that must have equal shapes in a batch."""
+    oldest: DynamicBatchingPlan | None
+    max_queue_delay_us: int = 0
+    minimum_slot_utilization: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class InstancePlan:
     """One instance to make: `name` is unique in the model, `kind` CPU, GPU or MODEL, `device_id` the GPU or -1."""
@@ -102,6 +151,7 @@ class ModelPlan:
     required_inputs: frozenset[str]
     is_decoupled: bool
     dynamic_batching: DynamicBatchingPlan | None
+    sequence_batching: SequencePlan | None
     instances: tuple[InstancePlan, ...]
     parameters: Mapping[str, str]
     metric_tags: Mapping[str, str]
@@ -117,3 +167,20 @@ class ModelPlan:
     def is_batching(self) -> bool:
         """Whether clients prepend a batch dimension."""
         return self.max_batch_size > 0
+
+    def for_backend(self) -> ModelPlan:
+        """Return the plan as the model sees it: with the tensors that the sequence batcher adds and takes."""
+        batching = self.sequence_batching
+        if batching is None:
+            return self
+        added = [*(control.tensor for control in batching.controls), *(state.input for state in batching.states)]
+        taken = [state.output for state in batching.states if state.output.name not in self.outputs_by_name]
+        inputs, outputs = (*self.inputs, *added), (*self.outputs, *taken)
+        return replace(
+            self,
+            inputs=inputs,
+            outputs=outputs,
+            required_inputs=self.required_inputs | {tensor.name for tensor in added},
+            inputs_by_name={tensor.name: tensor for tensor in inputs},
+            outputs_by_name={tensor.name: tensor for tensor in outputs},
+        )

@@ -149,7 +149,11 @@ class ThreadInstance:
         outcome = self._execute(batch.requests, is_on_thread)
         if outcome.error is None or len(batch.requests) == 1:
             return [outcome]
-        return [self._execute([request], is_on_thread) for request in batch.requests if not request.is_cancelled]
+        return [
+            self._execute([request], is_on_thread)
+            for request in batch.requests
+            if not (request.is_cancelled or request.is_padding)
+        ]
 
     def _execute(self, requests: list[InferRequest], is_on_thread: bool) -> _Outcome:
         tensors = self._tensors

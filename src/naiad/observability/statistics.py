@@ -160,6 +160,10 @@ class ModelStatistics:
         batches.compute_infer_ns += compute_infer_ns
         batches.compute_output_ns += compute_output_ns
 
+    def record_padding(self, item_count: int) -> None:
+        """Take back, of what was counted as inferences, `item_count` items of a batch that no client sent."""
+        self.inference_count -= item_count
+
     def record_response(self, index: int, has_succeeded: bool, compute_infer_ns: int, compute_output_ns: int) -> None:
         """Count one response of a decoupled model, the one at `index` (from 0) of its request.
 

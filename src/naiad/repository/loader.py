@@ -234,6 +234,7 @@ class Loader:
     def _load_copies(
         self, prepared: PreparedModel, plan: ModelPlan, instances: Sequence[InstancePlan], files: ModelFiles
     ) -> Copies:
+        plan = plan.for_backend()
         if is_isolated(prepared.backend):
             return self._load_workers(prepared, plan, instances, files)
         return _load_instances(cast("type[Backend]", prepared.backend), plan, instances, files)

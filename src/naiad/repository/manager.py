@@ -310,6 +310,10 @@ class RepositoryManager(ModelTable):
 
     def _replace(self, entry: Entry, made: dict[int, Model]) -> None:
         """Put the models of a reload in the place of those that serve, which end what they have."""
+        for number in entry.ready() if made else ():
+            old = entry.versions[number].model
+            if old is not None:
+                made.get(number, made[max(made)]).follow(old)
         for number, model in made.items():
             old = entry.versions[number].model
             self._serve(entry, number, model)

@@ -34,6 +34,7 @@ from naiad.request.batch import Instance, Scheduler
 from naiad.request.request import InferRequest
 from naiad.schedulers.direct.scheduler import DirectScheduler
 from naiad.schedulers.dynamic.scheduler import DynamicScheduler
+from naiad.schedulers.sequence.scheduler import SequenceScheduler
 
 Run = Callable[[Callable[[], None]], Awaitable[None]]
 """Runs a function that blocks on a thread."""
@@ -135,11 +136,7 @@ class Model:
         self.upload: UploadFolder | None = None
         self.namespace = ""
         self.agents: list[AgentLifecycle] = []
-        self.scheduler: Scheduler = (
-            DynamicScheduler([], runtime.clock, plan.dynamic_batching)
-            if plan.dynamic_batching is not None
-            else DirectScheduler([], runtime.clock)
-        )
+        self.scheduler = _made_scheduler(plan, runtime.clock, self.statistics)
         self.enqueue: Callable[[InferRequest], None] = self.scheduler.enqueue
         self.note = ""
         self._context = self._made_context(loaded, runtime)
@@ -184,7 +181,7 @@ class Model:
         wanted = {made.name for made in plan.instances}
         removed = [instance for instance in self._instances if instance.name not in wanted]
         self.plan = plan
-        self._context = replace(self._context, plan=plan)
+        self._context = replace(self._context, plan=plan.for_backend())
         leaving = [self._begin_leave(instance) for instance in removed]
         self._put_to_work(added, copies)
         self._check_down()
@@ -219,7 +216,7 @@ class Model:
         instances = self._made_instances(plans, copies)
         self._instances += instances
         self._active += [instance for instance, made in zip(instances, plans) if not made.is_passive]
-        is_sole = len(self._active) == 1 and self.plan.dynamic_batching is None
+        is_sole = len(self._active) == 1 and isinstance(self.scheduler, DirectScheduler)
         for instance in self._instances:
             if isinstance(instance, ProcessInstance):
                 instance.is_sole = is_sole
@@ -268,7 +265,7 @@ class Model:
         self.set_unready("" if "" in reasons else (reasons or [""])[0], is_lasting=bool(self.refusal))
 
     def _made_context(self, loaded: LoadedVersion, runtime: Runtime) -> ExecutionContext | ProcessContext:
-        plan = loaded.plan
+        plan = loaded.plan.for_backend()
         if isinstance(loaded.instances, LoadedWorkers):
             workers = loaded.instances
             return ProcessContext(
@@ -296,6 +293,11 @@ class Model:
             return [ProcessInstance(made, context) for made in plans]
         assert not isinstance(copies, LoadedWorkers)
         return [ThreadInstance(made.name, backend, context) for made, backend in zip(plans, copies)]
+
+    def follow(self, predecessor: Model) -> None:
+        """Take the place of `predecessor`, which keeps what it has begun: its sequences go on there."""
+        if isinstance(self.scheduler, SequenceScheduler) and isinstance(predecessor.scheduler, SequenceScheduler):
+            self.scheduler.follow(predecessor.scheduler)
 
     async def drain(self) -> None:
         """Take no more requests and wait until those that are queued or running have ended."""
@@ -380,6 +382,14 @@ async def _close(instances: Sequence[_Instance], run: Run) -> None:
 
 def _no_one() -> None:
     """Nobody has to be told."""
+
+
+def _made_scheduler(plan: ModelPlan, clock: Clock, statistics: ModelStatistics) -> Scheduler:
+    if plan.sequence_batching is not None:
+        return SequenceScheduler(clock, plan, statistics.record_padding)
+    if plan.dynamic_batching is not None:
+        return DynamicScheduler([], clock, plan.dynamic_batching)
+    return DirectScheduler([], clock)
 
 
 def _placement_mode(plan: ModelPlan, backend: type[Backend], runtime: Runtime) -> PlacementMode:

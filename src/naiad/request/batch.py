@@ -13,13 +13,17 @@ from naiad.request.request import InferRequest
 
 
 class Batch:
-    """Requests that run together; `size` is the sum of their batch sizes. Not empty, never changed once it is handed over."""
+    """Requests that run together; `size` is the sum of their batch sizes. Not empty, never changed once it is handed over.
 
-    __slots__ = ("requests", "size")
+    `is_positional`: where a request stands means something to the model, so that none may be left out, also when it has ended.
+    """
 
-    def __init__(self, requests: list[InferRequest], size: int) -> None:
+    __slots__ = ("is_positional", "requests", "size")
+
+    def __init__(self, requests: list[InferRequest], size: int, *, is_positional: bool = False) -> None:
         self.requests = requests
         self.size = size
+        self.is_positional = is_positional
 
 
 class Instance(Protocol):

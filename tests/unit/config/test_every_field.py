@@ -42,6 +42,11 @@ DOES_SOMETHING = (
         for policy in ("default_queue_policy", "priority_queue_policy")
         for field in ("timeout_action", "default_timeout_microseconds", "allow_timeout_override", "max_queue_size")
     ),
+    "sequence_batching.max_sequence_idle_microseconds",
+    "sequence_batching.direct",
+    "sequence_batching.oldest",
+    "sequence_batching.control_input",
+    *(f"sequence_batching.state.{field}" for field in ("input_name", "output_name", "data_type", "dims", "initial_state")),
     "model_transaction_policy.decoupled",
     "model_repository_agents.agents.name",
     "model_repository_agents.agents.parameters",
@@ -50,9 +55,13 @@ ONLY_INFORMS = (
     "input.format",
     "optimization.input_pinned_memory.enable",
     "optimization.output_pinned_memory.enable",
+    "sequence_batching.state.use_same_buffer_for_input_output",
+    "sequence_batching.state.use_growable_memory",
 )
-"""By right without effect: the layout of an image is for clients, and pinned memory is a hint that a CPU has no use for."""
-REFUSED = ("sequence_batching", "ensemble_scheduling", "batch_input", "batch_output")
+"""By right without effect: the layout of an image is for clients, pinned memory is a hint that a CPU has no use for, and states
+are arrays of their own, which may grow.
+"""
+REFUSED = ("sequence_batching.iterative_sequence", "ensemble_scheduling", "batch_input", "batch_output")
 
 
 def leaves(descriptor, prefix=""):

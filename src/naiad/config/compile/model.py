@@ -6,6 +6,7 @@ from pathlib import Path
 
 from naiad.config.compile.instances import instance_plans
 from naiad.config.compile.scheduling import dynamic_batching_plan
+from naiad.config.compile.sequences import sequence_plan
 from naiad.config.compile.tensors import input_plans, output_plans
 from naiad.config.json_form import to_json
 from naiad.config.plan import ModelPlan
@@ -16,7 +17,8 @@ from naiad.proto import Message
 def compile_plan(config: Message, *, version: int, directory: Path, version_directory: Path) -> ModelPlan:
     """Return the plan of version `version` of the model in `directory`; `config` is normalised and validated.
 
-    Raises INVALID_ARGUMENT for a label file that is missing, unreadable or outside the model's folder.
+    Raises INVALID_ARGUMENT for a label file or a file of an initial state that is missing, unreadable or outside the model's
+    folder.
     """
     inputs = input_plans(config)
     outputs = output_plans(config, directory)
@@ -32,6 +34,7 @@ def compile_plan(config: Message, *, version: int, directory: Path, version_dire
         required_inputs=frozenset(tensor.name for tensor in inputs if not tensor.is_optional),
         is_decoupled=config.model_transaction_policy.decoupled,
         dynamic_batching=dynamic_batching_plan(config, inputs),
+        sequence_batching=sequence_plan(config, inputs, directory),
         instances=instance_plans(config),
         parameters=parameters,
         metric_tags=dict(config.metric_tags),

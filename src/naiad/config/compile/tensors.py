@@ -36,16 +36,18 @@ def output_plans(config: Message, directory: Path) -> tuple[TensorPlan, ...]:
     )
 
 
+def tensor_plan(name: str, config_type: str, dims: tuple[int, ...], max_batch_size: int) -> TensorPlan:
+    """Return the plan of a tensor without a reshape; `config_type` is a name like TYPE_FP32."""
+    shape = (VARIABLE, *dims) if max_batch_size > 0 else dims
+    return TensorPlan(name, BY_CONFIG_NAME[config_type], dims, shape, shape)
+
+
 def _plan(tensor: Message, max_batch_size: int) -> TensorPlan:
     """Return what inputs and outputs have in common. A reshape to the same dims is none: nothing has to be done for it."""
-    batch = (VARIABLE,) if max_batch_size > 0 else ()
     dims = tuple(tensor.dims)
+    plan = tensor_plan(tensor.name, schema.enum_name(tensor, "data_type"), dims, max_batch_size)
     backend_dims = tuple(tensor.reshape.shape) if tensor.HasField("reshape") else dims
-    return TensorPlan(
-        name=tensor.name,
-        datatype=BY_CONFIG_NAME[schema.enum_name(tensor, "data_type")],
-        dims=dims,
-        shape=(*batch, *dims),
-        backend_shape=(*batch, *backend_dims),
-        has_reshape=backend_dims != dims,
-    )
+    if backend_dims == dims:
+        return plan
+    batch = (VARIABLE,) if max_batch_size > 0 else ()
+    return replace(plan, backend_shape=(*batch, *backend_dims), has_reshape=True)

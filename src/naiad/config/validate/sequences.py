@@ -83,3 +83,31 @@ def _state_texts(config: Message) -> Iterator[tuple[FieldPath, str]]:
             yield path, f"state '{state.input_name}' must specify 'data_type'"
         if not state.dims:
             yield path, f"state '{state.input_name}' must specify 'dims'"
+        yield from (((*path, "initial_state"), text) for text in _initial_texts(state))
+
+
+def _initial_texts(state: Message) -> Iterator[str]:
+    """Yield what is wrong with the first value of a state."""
+    what = f"state '{state.input_name}'"
+    if len(state.initial_state) > 1:
+        yield f"{what} must have one initial_state at most, got {len(state.initial_state)}"
+    for chosen in state.initial_state:
+        if not chosen.name:
+            yield f"{what}: initial_state must specify 'name'"
+        if chosen.data_type != state.data_type:
+            found, wanted = schema.enum_name(chosen, "data_type"), schema.enum_name(state, "data_type")
+            yield f"{what}: the data_type of initial_state '{chosen.name}' is {found}, must be the state's, {wanted}"
+        if len(chosen.dims) != len(state.dims):
+            yield (
+                f"{what}: initial_state '{chosen.name}' has {len(chosen.dims)} dims {list(chosen.dims)}, must have as many as "
+                f"the state, {list(state.dims)}"
+            )
+        elif any(dim not in (given, -1) for dim, given in zip(state.dims, chosen.dims)):
+            yield (
+                f"{what}: initial_state '{chosen.name}' has dims {list(chosen.dims)}, which don't fit those of the state, "
+                f"{list(state.dims)}"
+            )
+        if any(dim < 1 for dim in chosen.dims):
+            yield f"{what}: the dims of initial_state '{chosen.name}' must be positive, got {list(chosen.dims)}"
+        if chosen.WhichOneof("state_data") is None:
+            yield f"{what}: initial_state '{chosen.name}' must specify one of zero_data, data_file"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from naiad.errors import unimplemented
 from naiad.proto import Message
 
-_SCHEDULERS = ("sequence_batching", "ensemble_scheduling")
+_SCHEDULERS = ("ensemble_scheduling",)
 _BLOCKS = ("batch_input", "batch_output")
 
 
@@ -17,6 +17,8 @@ def refuse_unbuilt_scheduling(config: Message) -> None:
     choice = config.WhichOneof("scheduling_choice")
     if choice in _SCHEDULERS:
         raise unimplemented(f"model '{config.name}': {choice} isn't built yet, the model can't be loaded")
+    if choice == "sequence_batching" and config.sequence_batching.iterative_sequence:
+        raise unimplemented(f"model '{config.name}': iterative_sequence isn't built yet, the model can't be loaded")
 
 
 def refuse_unbuilt(config: Message) -> None:

@@ -21,13 +21,14 @@ OnDone = Callable[[Instance], None]
 @dataclass(slots=True)
 class Work:
     """A batch in an instance. `on_done` is set on the last of its run. `first_id` is 0 until it is sent. `is_given_back`: the
-    scheduler counts it no more. `is_retry`: its one request has ended a worker before.
+    scheduler counts it no more. `is_retry`: its one request has ended a worker before. `is_positional`: see `Batch`.
     """
 
     requests: list[InferRequest]
     on_done: OnDone | None
     is_given_back: bool = False
     is_retry: bool = False
+    is_positional: bool = False
     first_id: int = 0
     block: Block = NO_BLOCK
     started_ns: int = 0
@@ -44,10 +45,11 @@ class Work:
         return sum(not request.responder.has_ended for request in self.requests)
 
     def drop_ended(self) -> bool:
-        """Leave out requests that have ended; return whether any is left."""
-        if [request for request in self.requests if request.responder.has_ended]:
-            self.requests = [request for request in self.requests if not request.responder.has_ended]
-        return bool(self.requests)
+        """Leave out requests that have ended, unless they hold positions; return whether any is left that hasn't."""
+        unended = [request for request in self.requests if not request.responder.has_ended]
+        if len(unended) < len(self.requests) and not self.is_positional:
+            self.requests = unended
+        return bool(unended)
 
     def fail(self, error: InferenceServerError) -> None:
         """End every request with `error`."""
