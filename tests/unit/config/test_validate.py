@@ -344,11 +344,17 @@ def test_a_wrong_policy_is_refused(text, message):
 # What isn't built yet
 
 
-@pytest.mark.parametrize("scheduler", ["sequence_batching", "ensemble_scheduling"])
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("sequence_batching { iterative_sequence: true }", "sequence_batching.iterative_sequence"),
+        ("ensemble_scheduling { }", "ensemble_scheduling"),
+    ],
+)
 @pytest.mark.parametrize("check", [validate, validate_general])
-def test_a_scheduler_that_is_not_built_is_refused(scheduler, check):
-    message = message_of(check, f'name: "m" backend: "identity" {scheduler} {{ }}', "m", code=Code.UNIMPLEMENTED)
-    assert f"model 'm': {scheduler} isn't built yet, the model can't be loaded" == message
+def test_a_scheduler_that_is_not_built_is_refused(text, name, check):
+    message = message_of(check, f'name: "m" backend: "identity" {text}', "m", code=Code.UNIMPLEMENTED)
+    assert f"model 'm': {name} isn't built yet, the model can't be loaded" == message
 
 
 @pytest.mark.parametrize(

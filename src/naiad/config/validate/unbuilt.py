@@ -18,7 +18,8 @@ def refuse_unbuilt_scheduling(config: Message) -> None:
     if choice in _SCHEDULERS:
         raise unimplemented(f"model '{config.name}': {choice} isn't built yet, the model can't be loaded")
     if choice == "sequence_batching" and config.sequence_batching.iterative_sequence:
-        raise unimplemented(f"model '{config.name}': iterative_sequence isn't built yet, the model can't be loaded")
+        name = "sequence_batching.iterative_sequence"
+        raise unimplemented(f"model '{config.name}': {name} isn't built yet, the model can't be loaded")
 
 
 def refuse_unbuilt(config: Message) -> None:
