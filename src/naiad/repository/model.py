@@ -324,6 +324,13 @@ class Model:
         """Return how many requests run and have not ended, those included whose batch is done."""
         return self.scheduler.running_count() + self._open_count()
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a request is queued, runs or is still to be answered, or a sequence has begun and not ended."""
+        scheduler = self.scheduler
+        has_sequences = isinstance(scheduler, SequenceScheduler) and scheduler.sequence_count() > 0
+        return has_sequences or bool(scheduler.pending_count() or self.running_count())
+
     def on_idle(self, callback: Callable[[], None]) -> None:
         """Call `callback` once when no request is queued, runs or is still to be answered: at once when that is so already."""
         self.scheduler.on_idle(partial(self._wait_for_open, callback))

@@ -85,9 +85,9 @@ class Holding:
 
     @property
     def has_requests(self) -> bool:
-        """Whether a request is queued, runs or is still to be answered."""
+        """Whether a request is queued, runs or is still to be answered, or is to come of a sequence that has begun."""
         model = self.model
-        return model is not None and bool(model.scheduler.pending_count() or model.running_count())
+        return model is not None and model.is_in_use
 
     def measured(self, copies: Copies, growth_bytes: int) -> None:
         """Note what the loaded copies take: workers what the system says of them; others what the process has grown by when
