@@ -18,7 +18,7 @@ from typing import Any
 from naiad.config import json_form
 from naiad.config.options.repository_options import ALL_MODELS
 from naiad.errors import InferenceServerError, invalid_argument, unavailable, unimplemented
-from naiad.repository.control import namesakes, uploads
+from naiad.repository.control import namesakes, upload_folders, uploads
 from naiad.repository.control.places import Places, with_state
 from naiad.repository.control.poller import Poller, PollHooks
 from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult, name_of
@@ -81,6 +81,9 @@ class ModelControl:
 
     async def start(self) -> None:
         """Load what was announced; failures are in the states of the models. From then on the repositories are polled."""
+        if self._settings.allows_upload:
+            what = "removing what servers that were killed have left"
+            self._begin(self._looking.run(what, upload_folders.remove_leftovers))
         budget = self._repository.budget
         loads = [partial(self._load_quietly, key) for key in self._startup.sources]
         await (asyncio.gather(*(load() for load in loads)) if budget is None else budget.start(loads))

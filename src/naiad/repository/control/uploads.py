@@ -5,14 +5,15 @@ Owns what such a name may be.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from naiad.errors import internal, invalid_argument
+from naiad.repository.control import upload_folders
 from naiad.repository.layout import ModelSource
 
 FILE_PREFIX = "file:"
@@ -22,10 +23,11 @@ _MAX_NAME_BYTES = 255
 
 
 class UploadedFolder:
-    """See `UploadFolder`. `remove` gets the folder's path and blocks no loop."""
+    """See `UploadFolder`. `lock_fd` is of `upload_folders`; `remove` gets the folder's path and blocks no loop."""
 
-    def __init__(self, path: Path, remove: Callable[[Path], None]) -> None:
+    def __init__(self, path: Path, lock_fd: int, remove: Callable[[Path], None]) -> None:
         self.path = path
+        self._lock_fd = lock_fd
         self._remove = remove
         self._holders = 1
 
@@ -37,6 +39,7 @@ class UploadedFolder:
         """See `UploadFolder.let_go`."""
         self._holders -= 1
         if not self._holders:
+            os.close(self._lock_fd)
             self._remove(self.path)
 
 
@@ -68,7 +71,10 @@ def write(name: str, files: Mapping[tuple[int, str], bytes], config: Any, remove
 
     Raises INTERNAL when they can't be written; nothing is left then.
     """
-    path = Path(tempfile.mkdtemp(prefix="naiad-model-"))
+    try:
+        path, lock_fd = upload_folders.make()
+    except OSError as error:
+        raise internal(f"the files of model '{name}' can't be written: {error}") from error
     try:
         directory = path / name
         directory.mkdir()
@@ -77,7 +83,8 @@ def write(name: str, files: Mapping[tuple[int, str], bytes], config: Any, remove
         for (version, file_name), content in files.items():
             (directory / str(version) / file_name).write_bytes(content)
     except (OSError, ValueError) as error:
+        os.close(lock_fd)
         shutil.rmtree(path, ignore_errors=True)
         raise internal(f"the files of model '{name}' can't be written: {error}") from error
     versions = {version: directory / str(version) for version in sorted({version for version, _ in files})}
-    return ModelSource(name, directory, None, versions, config=config, upload=UploadedFolder(path, remove))
+    return ModelSource(name, directory, None, versions, config=config, upload=UploadedFolder(path, lock_fd, remove))
