@@ -16,9 +16,13 @@ from google.protobuf import text_format
 
 from naiad.config import schema
 from naiad.config.findings import FieldPath, Finding, refuse
+from naiad.config.plain_file import read_plain_file
 from naiad.config.positions import field_positions, unknown_fields
 from naiad.errors import invalid_argument
 from naiad.proto import Message, message_class
+
+MOST_CONFIG_BYTES = 4 << 20
+"""Reading takes a second for each megabyte, and holds up others while it does."""
 
 _TOKEN = re.compile(r"""#[^\n]*|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?|[A-Za-z_]\w*|[-+.\w]+|\S""")
 _PLACEHOLDER = re.compile(r"\$\{[^}\n]*\}|\$\w+|\{\{[^\n]*?\}\}|\{%[^\n]*?%\}|<%[^\n]*?%>")
@@ -46,11 +50,13 @@ def read_config(path: Path) -> Message:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of the file at `path`. Raises INVALID_ARGUMENT when it can't be read or isn't UTF-8."""
+    """Return the text of the file at `path`, its lines ended by a newline alone.
+
+    Raises INVALID_ARGUMENT when it can't be read, is no plain file, is larger than MOST_CONFIG_BYTES or isn't UTF-8.
+    """
+    content = read_plain_file(path, MOST_CONFIG_BYTES)
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise invalid_argument(f"{path}: can't be read: {error.strerror}") from error
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise invalid_argument(f"{path}: is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}") from error
 

@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os.path import lexists
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +19,8 @@ from naiad.repository.tree import TreeState
 CONFIG_FILE = "config.pbtxt"
 CONFIG_FOLDER = "configs"
 DUPLICATE = "model appears in two or more repositories"
+_MAX_NAME_BYTES = 255
+_MAX_VERSION = 2**63 - 1
 _NO_VERSIONS = frozenset({"warmup", "initial_state", "configs"})
 
 _log = logging.getLogger("naiad.repository")
@@ -47,10 +50,11 @@ class Naming:
     def config_file(self, directory: Path) -> Path | None:
         """Return the config that counts in a model's folder, None when there is none."""
         custom = directory / CONFIG_FOLDER / f"{self.config_name}.pbtxt"
-        if self.config_name and custom.is_file():
+        if self.config_name and lexists(custom):
             return custom
+        # What isn't a file that can be read is refused when it is read, not taken for a model without a config.
         config_file = directory / CONFIG_FILE
-        return config_file if config_file.is_file() else None
+        return config_file if lexists(config_file) else None
 
     def namespace(self, place: Path) -> str:
         """Return the namespace of the model at `place`: the path of its repository, "" without namespaces."""
@@ -68,6 +72,7 @@ class ModelSource:
     there is version 1 in the file's own folder, and `file_name` is its name there ("" elsewhere). `config` is the ModelConfig
     in place of a file's, to be read only, None where the file counts. `state` is what its files looked like, None where that
     isn't known; `upload` the folder that a client's files were written to. `namespace` is "" or the repository's path.
+    `problem` says why the folder can't be read, "" where it can.
     """
 
     name: str
@@ -79,6 +84,7 @@ class ModelSource:
     state: TreeState | None = None
     upload: UploadFolder | None = None
     namespace: str = ""
+    problem: str = ""
 
     @property
     def key(self) -> str:
@@ -130,7 +136,7 @@ def scan(
     known). Folders that look like mistyped versions are named in the log unless `is_quiet`.
     """
     found: dict[str, list[ModelSource]] = {}
-    for place in _places(paths, single_file_suffixes):
+    for place in _places(paths, single_file_suffixes, is_quiet):
         source = _source(place, single_file_suffixes, naming, is_quiet)
         found.setdefault(source.key, []).append(source)
     return ScanResult(
@@ -174,7 +180,7 @@ def moved(source: ModelSource, directory: Path) -> ModelSource:
 
 def keys(paths: Iterable[Path], single_file_suffixes: Sequence[str], naming: Naming = _DEFAULT_NAMING) -> Counter[str]:
     """Return the keys of the models below `paths` and in how many places each is. Raises what `scan` raises."""
-    places = _places(paths, single_file_suffixes)
+    places = _places(paths, single_file_suffixes, is_quiet=True)
     return Counter(key_of(naming.namespace(place), _name(place, single_file_suffixes)) for place in places)
 
 
@@ -193,11 +199,33 @@ def _nowhere(name: str, paths: Sequence[Path]) -> InferenceServerError:
     return internal(f"failed to load '{name}', failed to poll from model repository: there is no such model in {where}")
 
 
-def _places(paths: Iterable[Path], suffixes: Sequence[str]) -> list[Path]:
+def is_folder_name(name: str) -> bool:
+    """Return whether a model's folder may be called so: all that shows names, JSON and protobuf too, can show it."""
+    try:
+        return len(name.encode()) <= _MAX_NAME_BYTES and not any(ord(letter) < 32 or ord(letter) == 127 for letter in name)
+    except UnicodeEncodeError:
+        return False
+
+
+def _places(paths: Iterable[Path], suffixes: Sequence[str], is_quiet: bool) -> list[Path]:
     """Return the folders and files that are models."""
     places: list[Path] = []
     for path in _resolved(paths, suffixes):
-        places += [path] if path.is_file() or _is_model_folder(path) else _folders(path)
+        places += [path] if path.is_file() or _is_model_folder(path) else _model_folders(path, is_quiet)
+    return places
+
+
+def _model_folders(path: Path, is_quiet: bool) -> list[Path]:
+    """Return the folders in a repository that may be models; what seems to be meant for one is named in the log."""
+    found = _folders(path)
+    places = [folder for folder in found if is_folder_name(folder.name)]
+    if not is_quiet:
+        for folder in found:
+            if not is_folder_name(folder.name):
+                _log.warning("ignoring folder '%s': a model's name is UTF-8 without control characters", folder)
+        for entry in sorted(path.iterdir()):
+            if entry.is_symlink() and not _exists(entry) and not entry.name.startswith("."):
+                _log.warning("ignoring link '%s': what it points to is not there", entry)
     return places
 
 
@@ -206,7 +234,7 @@ def _named(path: Path, name: str, suffixes: Sequence[str]) -> list[Path]:
     if path.is_file() or _is_model_folder(path):
         return [path] if _name(path, suffixes) == name else []
     folder = path / name
-    return [folder] if folder.is_dir() and not name.startswith(".") else []
+    return [folder] if _is_folder(folder) and not name.startswith(".") else []
 
 
 def _resolved(paths: Iterable[Path], suffixes: Sequence[str]) -> list[Path]:
@@ -229,27 +257,55 @@ def _name(place: Path, suffixes: Sequence[str]) -> str:
 def _folders(path: Path) -> list[Path]:
     """Return the folders in `path` in order of name; hidden ones (a checkout's .git) are no models."""
     try:
-        return sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+        return sorted(entry for entry in path.iterdir() if _is_folder(entry) and not entry.name.startswith("."))
     except OSError as error:
-        raise invalid_argument(f"model repository '{path}' can't be read: {error.strerror}") from error
+        raise invalid_argument(f"folder '{path}' can't be read: {error.strerror}") from error
 
 
 def _is_model_folder(path: Path) -> bool:
     """Tell a model's folder from a repository: it has a config or numbered folders, and no folder in it has either."""
-    if (path / CONFIG_FILE).is_file():
+    if lexists(path / CONFIG_FILE):
         return True
     folders = _folders(path)
     if not any(folder.name.isdigit() for folder in folders):
         return False
-    return not any((folder / CONFIG_FILE).is_file() or _versions(folder, is_quiet=True) for folder in folders)
+    return not any(lexists(folder / CONFIG_FILE) or _looks_like_model(folder) for folder in folders)
+
+
+def _looks_like_model(folder: Path) -> bool:
+    try:
+        return bool(_versions(folder, is_quiet=True))
+    except InferenceServerError:
+        # Which model this is, is said when it is read.
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    """Tell whether a folder lies at `path`, also where its name is too long or it can't be looked at: it isn't one then."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return True
 
 
 def _source(place: Path, suffixes: Sequence[str], naming: Naming, is_quiet: bool = False) -> ModelSource:
     name = _name(place, suffixes)
     if name != place.name:
         return ModelSource(name, place.parent, None, {1: place.parent}, place.name, namespace=naming.namespace(place))
-    versions = _versions(place, is_quiet)
-    return ModelSource(name, place, naming.config_file(place), versions, namespace=naming.namespace(place))
+    problem, versions = "", {}
+    try:
+        versions = _versions(place, is_quiet)
+    except InferenceServerError as error:
+        # The others of the repository are none the worse for it.
+        problem = error.message
+    return ModelSource(name, place, naming.config_file(place), versions, namespace=naming.namespace(place), problem=problem)
 
 
 def _versions(directory: Path, is_quiet: bool = False) -> dict[int, Path]:
@@ -257,8 +313,8 @@ def _versions(directory: Path, is_quiet: bool = False) -> dict[int, Path]:
     versions: dict[int, Path] = {}
     for folder in _folders(directory):
         name = folder.name
-        if name.isascii() and name.isdigit() and (name == "0" or name[0] != "0"):
+        if name.isascii() and name.isdigit() and (name == "0" or name[0] != "0") and int(name) <= _MAX_VERSION:
             versions[int(name)] = folder
         elif name not in _NO_VERSIONS and not is_quiet:
-            _log.warning("ignoring folder '%s': a version's name is a whole number without leading zeros", folder)
+            _log.warning("ignoring folder '%s': a version's name is a whole number below 2^63 without leading zeros", folder)
     return dict(sorted(versions.items()))

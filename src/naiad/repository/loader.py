@@ -16,6 +16,7 @@ from naiad.backends.base import Backend, BackendInstance, ModelFiles, WorkerBack
 from naiad.backends.table import AnyBackend, BackendTable
 from naiad.config import autocomplete, backend_name, compile, json_form, pbtxt, validate
 from naiad.config.defaults import normalise
+from naiad.config.plain_file import check_plain_or_folder
 from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.execution.process.life.death import WorkerIdentity
@@ -274,6 +275,8 @@ class Loader:
         return config
 
     def _read(self, source: ModelSource) -> Any:
+        if source.problem:
+            raise invalid_argument(source.problem)
         if source.config is not None:
             config = message_class("inference.ModelConfig")()
             config.CopyFrom(source.config)
@@ -328,9 +331,12 @@ def _load_instances(
 
 
 def _files(config: Any, source: ModelSource, version_directory: Path, settings: Mapping[str, str]) -> ModelFiles:
+    path = version_directory / config.default_model_filename
+    # Whoever opened a FIFO would wait for ever.
+    check_plain_or_folder(path)
     return ModelFiles(
         config.name,
-        version_directory / config.default_model_filename,
+        path,
         {name: parameter.string_value for name, parameter in config.parameters.items()},
         settings,
         source.directory,

@@ -5,11 +5,14 @@ Owns what counts as a change. Blocking; reads no file's content.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+
+_NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,8 @@ class TreeState:
 def tree_state(directory: Path, config_name: str, file_name: str = "") -> TreeState:
     """Return the state of a model's folder, or of the one file `file_name` in it.
 
-    Hidden names and what Python compiles don't count, nor do files that vanish meanwhile. Links are followed.
+    Hidden names and what Python compiles don't count, nor do files that vanish meanwhile and links in a circle. Other links
+    are followed. Raises OSError for what can't be looked at.
     """
     if file_name:
         return TreeState("", _digest([_entry(file_name, (directory / file_name).stat())]))
@@ -66,8 +70,10 @@ def _counts(name: str) -> bool:
 def _status(path: Path) -> os.stat_result | None:
     try:
         return path.stat()
-    except FileNotFoundError:
-        return None
+    except OSError as error:
+        if error.errno in _NOTHING_THERE:
+            return None
+        raise
 
 
 def _entry(name: str, status: os.stat_result) -> str:

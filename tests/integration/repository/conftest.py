@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import s3fs
@@ -39,3 +40,17 @@ def bucket(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[s3fs.S3Fil
     files.mkdir("bucket")
     yield files
     files.rm("bucket", recursive=True)
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 1 MiB. Skips where nothing may be mounted."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "naiad-test", str(folder)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no disk of its own can be mounted: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)

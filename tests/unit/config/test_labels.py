@@ -48,7 +48,7 @@ def test_a_path_that_leaves_the_models_folder_is_refused(name, tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    expected = f"label_filename 'no.txt' of output 'y' can't be read: {tmp_path / 'no.txt'}: No such file or directory"
+    expected = f"label_filename 'no.txt' of output 'y': {tmp_path / 'no.txt'}: can't be read: No such file or directory"
     assert expected == error_of(tmp_path, "no.txt")
 
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from naiad.errors import invalid_argument
+from naiad.config.plain_file import read_plain_file
+from naiad.errors import InferenceServerError, invalid_argument
+
+_MOST_BYTES = 64 << 20
 
 
 def read_labels(directory: Path, file_name: str, output_name: str) -> tuple[str, ...]:
@@ -21,9 +24,9 @@ def read_labels(directory: Path, file_name: str, output_name: str) -> tuple[str,
     if path.is_absolute() or ".." in path.parts or "\0" in file_name:
         raise invalid_argument(f"{where} must be a path inside the model's folder {directory}, without '..'")
     try:
-        text = (directory / path).read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise invalid_argument(f"{where} can't be read: {directory / path}: {error.strerror}") from error
+        text = read_plain_file(directory / path, _MOST_BYTES).decode("utf-8-sig")
+    except InferenceServerError as error:
+        raise invalid_argument(f"{where}: {error.message}") from error
     except UnicodeDecodeError as error:
         raise invalid_argument(f"{where} is not UTF-8 text: byte {error.start} of {directory / path}") from error
     lines = text.split("\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from naiad.config.backend_name import ENSEMBLE_PLATFORM, platforms_of
 from naiad.config.findings import Finding
@@ -14,9 +15,21 @@ def general_findings(config: Message, model_name: str) -> Iterator[Finding]:
     if not config.name:
         yield Finding(f"model configuration must specify 'name' for {model_name}", ("name",))
     yield from _backend_findings(config, model_name)
+    yield from _file_name_findings(config, model_name)
     if config.max_batch_size < 0:
         text = f"'max_batch_size' must be non-negative value for {model_name}, got {config.max_batch_size}"
         yield Finding(text, ("max_batch_size",), "0 is for a model that doesn't batch")
+
+
+def _file_name_findings(config: Message, model_name: str) -> Iterator[Finding]:
+    """A client may send a configuration: it must not reach files that aren't the model's."""
+    name = config.default_model_filename
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\0" in name:
+        text = (
+            f"'default_model_filename' is '{name}' for {model_name}, must be a path inside the version's folder, without '..'"
+        )
+        yield Finding(text, ("default_model_filename",))
 
 
 def _backend_findings(config: Message, model_name: str) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from naiad.config.plain_file import check_plain_or_folder
 from naiad.errors import invalid_argument
 from naiad.repository.agents.base import AgentModel, RepositoryAgent
 
@@ -38,6 +39,7 @@ class ChecksumAgent(RepositoryAgent):
         if Path(path).is_absolute() or ".." in Path(path).parts:
             raise invalid_argument(f"parameter '{key}': the path must be in the model's folder, without '..'")
         digest = _HASHES[kind]()
+        check_plain_or_folder(directory / path)
         try:
             with (directory / path).open("rb") as file:
                 while block := file.read(_BLOCK_BYTES):

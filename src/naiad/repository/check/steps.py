@@ -89,6 +89,8 @@ class _Check:
         return model
 
     def _read(self) -> Any:
+        if self._source.problem:
+            raise invalid_argument(self._source.problem)
         path = self._source.config_file
         if path is None:
             if not self._settings.is_auto_complete:

@@ -18,6 +18,7 @@ from typing import Any
 from naiad.config import json_form
 from naiad.config.options.repository_options import ALL_MODELS
 from naiad.errors import InferenceServerError, invalid_argument, unavailable, unimplemented
+from naiad.repository import layout
 from naiad.repository.control import namesakes, upload_folders, uploads
 from naiad.repository.control.places import Places, with_state
 from naiad.repository.control.poller import Poller, PollHooks
@@ -145,6 +146,8 @@ class ModelControl:
             raise unavailable("the server is shutting down")
         if not name.strip() or name in (".", "..") or "/" in name or "\0" in name:
             raise invalid_argument(f"model name '{name}' must not be empty, '.' or '..', nor have a '/' in it")
+        if not layout.is_folder_name(name):
+            raise invalid_argument(f"model name '{name}' must be UTF-8 of at most 255 bytes without control characters")
 
     async def _load_namesakes(self, name: str, find: Callable[[str], ModelSource]) -> None:
         keys = await self._looking.run(f"looking for model '{name}'", partial(self._places.keys_of, name))

@@ -85,10 +85,15 @@ def with_state(source: ModelSource) -> ModelSource:
 
 
 def _state(source: ModelSource) -> TreeState | None:
-    """Return what a model's files look like; None for one without files, or whose files vanish meanwhile."""
+    """Return what a model's files look like; None for one without files, or whose file vanishes meanwhile.
+
+    A folder that can't be looked at has a state as well: the model is still there.
+    """
     if source.config is not None:
         return None
     try:
         return tree_state(source.directory, source.config_path, source.file_name)
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        return TreeState("", f"can't be read: {error}")
