@@ -149,8 +149,15 @@ def test_weights_change_while_clients_ask_and_no_request_fails(serve, tmp_path):
     model.write_config("version_policy { all {} }\n" + traffic_parameter({"weights": {"1": 1}}))
     server = serve(tmp_path / "repository")
     with Traffic(server, "ver", 8) as traffic:
-        for weights in ({"1": 50, "2": 50}, {"2": 1}, {"1": 99, "2": 1}, {"7": 1, "2": 1}, {"1": 10, "2": 90}, {"1": 1}):
-            set_traffic(server, {"weights": weights, "shadow": {}}, "ver")
+        for settings in (
+            {"weights": {"1": 50, "2": 50}},
+            {"weights": {"2": 1}, "shadow": {"1": 1}},
+            {"weights": {"1": 99, "2": 1}},
+            {"weights": {"7": 1, "2": 1}, "shadow": {"1": 0.5, "8": 0.5}, "max_shadow_in_flight": 1},
+            {"weights": {}},
+            {"weights": {"1": 1}, "shadow": {"2": 1}},
+        ):
+            set_traffic(server, settings, "ver")
             traffic.wait_round()
         requests.delete(f"{server.url}/v2/models/ver/traffic", timeout=10).raise_for_status()
         traffic.wait_round()
