@@ -1,1 +1,1 @@
-"""Response cache. Empty until it is built."""
+"""Answers that are kept: the same question to the same model needs no second run."""

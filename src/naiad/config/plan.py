@@ -162,6 +162,8 @@ class ModelPlan:
     inputs_by_name: Mapping[str, TensorPlan]
     outputs_by_name: Mapping[str, TensorPlan]
     traffic: TrafficSettings | None = None
+    is_cached: bool = False
+    """Whether the config wants answers to be kept, `response_cache.enable`."""
 
     @property
     def is_batching(self) -> bool:

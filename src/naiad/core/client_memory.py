@@ -57,7 +57,9 @@ class ClientMemory:
             on_devices: dict[str, DeviceRegion] = {}
             inputs = self._resolved_inputs(call.inputs, on_devices)
             outputs = [self._resolved_output(output, region_sink) for output in call.outputs]
-            resolved = replace(call, inputs=inputs, outputs=outputs)
+            # What isn't a copy can be changed by the client while it is answered, and would be kept as the answer to another.
+            is_uncached = any(given.region and not isinstance(item.buffer, bytes) for given, item in zip(call.inputs, inputs))
+            resolved = replace(call, inputs=inputs, outputs=outputs, is_uncached=is_uncached)
             if on_devices:
                 return self._device_inputs.infer(resolved, region_sink, on_devices, accept)
             return accept(resolved, region_sink)

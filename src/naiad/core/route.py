@@ -34,5 +34,5 @@ class Route:
     def __init__(self, model: Model, traffic: Traffic | None = None) -> None:
         self.model = model
         self.check = CallValidator(model.plan).check
-        self.enqueue = model.enqueue
+        self.enqueue = model.enqueue if model.cached is None else model.cached.enqueue
         self.traffic = traffic

@@ -137,7 +137,7 @@ class InferenceServer:
         if call.sequence_id:
             request.sequence = Sequence(call.sequence_id, call.is_sequence_start, call.is_sequence_end)
         try:
-            route.enqueue(request)
+            (model.enqueue if call.is_uncached else route.enqueue)(request)
         except InferenceServerError as error:
             # Refused before it was accepted: the client gets the error, the failure counters stay as they are.
             request.responder.refuse()

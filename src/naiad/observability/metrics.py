@@ -94,7 +94,10 @@ class MetricsRegistry:
                 name, lines = family.name, family.lines
                 texts[name].append(encode("".join([lines(name, series) for series in part])))
             await asyncio.sleep(0)
-        for chunks in texts.values():
+        for family in self._model_families:
+            chunks = texts[family.name]
+            if family.is_optional and not any(chunks[1:]):
+                continue
             for chunk in chunks:
                 yield chunk
 

@@ -32,6 +32,8 @@ class ModelMetricsSource:
     pending_count: Callable[[], int]
     load_seconds: float
     namespace: str = ""
+    has_cache: bool = False
+    """Whether the model's answers are kept: only then it has the cache's series."""
 
 
 class ModelSeries:
@@ -54,11 +56,13 @@ class ModelFamily:
     kind: Kind
     help: str
     lines: Callable[[str, ModelSeries], str]
+    is_optional: bool = False
+    """Whether it is written only when some model has it."""
 
 
 def model_families(*, counter_latencies: bool) -> tuple[ModelFamily, ...]:
     """Return the families in the order in which they are written; the latency counters only when they are wanted."""
-    return _core_families() + (_latency_families() if counter_latencies else ())
+    return _core_families() + ((*_latency_families(), *_cache_families()) if counter_latencies else ())
 
 
 def _core_families() -> tuple[ModelFamily, ...]:
@@ -105,6 +109,31 @@ def _latency_families() -> tuple[ModelFamily, ...]:
         _latency("compute_infer", "while the model ran", lambda statistics: statistics.per_request.compute_infer_ns),
         _latency("compute_output", "while outputs were split", lambda statistics: statistics.per_request.compute_output_ns),
     )
+
+
+def _cache_families() -> tuple[ModelFamily, ...]:
+    return (
+        _cache("num_hits", "Requests that were answered without an execution", lambda statistics: statistics.cache_hit_count),
+        _cache("num_misses", "Requests that the cache had no answer for", lambda statistics: statistics.cache_miss_count),
+        _cache(
+            "hit_duration",
+            "Microseconds that looking up took with a hit, summed",
+            lambda statistics: statistics.cache_hit_ns // 1000,
+        ),
+        _cache(
+            "miss_duration",
+            "Microseconds that looking up took without a hit, and keeping the answer, summed",
+            lambda statistics: statistics.cache_miss_ns // 1000,
+        ),
+    )
+
+
+def _cache(what: str, help_text: str, read: Callable[[ModelStatistics], int]) -> ModelFamily:
+    def lines(name: str, series: ModelSeries) -> str:
+        source = series.source
+        return sample_line(name, series.block, read(source.statistics)) if source.has_cache else ""
+
+    return ModelFamily(f"nv_cache_{what}_per_model", Kind.COUNTER, help_text, lines, is_optional=True)
 
 
 def _latency(phase: str, what: str, read_ns: Callable[[ModelStatistics], int]) -> ModelFamily:

@@ -82,6 +82,10 @@ class ModelStatistics:
     """
 
     __slots__ = (
+        "cache_hit_count",
+        "cache_hit_ns",
+        "cache_miss_count",
+        "cache_miss_ns",
         "execution_count",
         "failure_counts",
         "failure_ns",
@@ -105,6 +109,8 @@ class ModelStatistics:
         self.refused_count = 0
         self.inference_count = 0
         self.execution_count = 0
+        self.cache_hit_count = self.cache_hit_ns = 0
+        self.cache_miss_count = self.cache_miss_ns = 0
         self.last_inference_ms = 0
         self.per_request = ExecutionTotals()
         self.per_batch_size: dict[int, ExecutionTotals] = {}
@@ -164,6 +170,21 @@ class ModelStatistics:
         """Take back, of what was counted as inferences, `item_count` items of a batch that no client sent."""
         self.inference_count -= item_count
 
+    def record_cache_hit(self, lookup_ns: int) -> None:
+        """Count a request that was answered without an execution; `record_success` counts it too."""
+        self.cache_hit_count += 1
+        self.cache_hit_ns += lookup_ns
+        self.last_inference_ms = _now_ns() // 1_000_000
+
+    def record_cache_miss(self, lookup_ns: int) -> None:
+        """Count a request that the response cache had no answer for."""
+        self.cache_miss_count += 1
+        self.cache_miss_ns += lookup_ns
+
+    def record_cache_insert(self, insert_ns: int) -> None:
+        """Add the time that keeping an answer took to that of its miss."""
+        self.cache_miss_ns += insert_ns
+
     def record_response(self, index: int, has_succeeded: bool, compute_infer_ns: int, compute_output_ns: int) -> None:
         """Count one response of a decoupled model, the one at `index` (from 0) of its request.
 
@@ -205,8 +226,8 @@ class ModelStatistics:
     def to_json(self, name: str, version: str) -> dict[str, Any]:
         """Return the entry of the statistics extension for this model, with its keys in the order of the protocol.
 
-        Durations are in nanoseconds, `last_inference` in milliseconds since 1970, 0 before the first. There is no response
-        cache and no backend that reports its memory, so those members are zero or empty.
+        Durations are in nanoseconds, `last_inference` in milliseconds since 1970, 0 before the first. No backend
+        reports its memory, so that member is empty.
         """
         return {
             "name": name,
@@ -226,8 +247,8 @@ class ModelStatistics:
             "fail": _duration(self.failure_count, self.failure_ns),
             "queue": _duration(self.success_count, self.queue_ns),
             **self.per_request.to_json(),
-            "cache_hit": _duration(0, 0),
-            "cache_miss": _duration(0, 0),
+            "cache_hit": _duration(self.cache_hit_count, self.cache_hit_ns),
+            "cache_miss": _duration(self.cache_miss_count, self.cache_miss_ns),
         }
 
 

@@ -6,6 +6,7 @@ Owns what belongs to one version from ready to closed. Schedulers and backends d
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from typing import Any, cast
 
 from naiad.backends.base import Backend, BackendInstance, ModelFiles, WorkerProgram
 from naiad.backends.table import AnyBackend
+from naiad.cache.base import ResponseCache
+from naiad.cache.front import CacheFront, FrontContext
 from naiad.clock import Clock
 from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.errors import invalid_argument, unavailable
@@ -39,6 +42,8 @@ from naiad.schedulers.sequence.scheduler import SequenceScheduler
 Run = Callable[[Callable[[], None]], Awaitable[None]]
 """Runs a function that blocks on a thread."""
 
+_log = logging.getLogger("naiad.repository")
+
 PLACEMENT_PARAMETER = "naiad_placement"
 
 
@@ -51,6 +56,7 @@ class Runtime:
     budget: TurnBudget
     allows_in_place: bool
     workers: WorkerHost
+    cache: ResponseCache | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,8 @@ class Model:
 
     `unready_reason` is why it can't serve for a time, "" when it can; `refusal` is the same when that will last, so that
     requests are refused and don't wait. `on_readiness` is called when one changes. `down` are the instances without a worker,
-    each with its reason. `enqueue` takes a request; `note` is what is to be said of a model although it can serve.
+    each with its reason. `enqueue` takes a request; `cached` stands before it when answers are kept; `note` is what is to be
+    said of a model although it can serve.
     """
 
     __slots__ = (
@@ -99,6 +106,7 @@ class Model:
         "_instances",
         "_leaving",
         "agents",
+        "cached",
         "down",
         "enqueue",
         "files",
@@ -139,6 +147,7 @@ class Model:
         self.scheduler = _made_scheduler(plan, runtime.clock, self.statistics)
         self.enqueue: Callable[[InferRequest], None] = self.scheduler.enqueue
         self.note = ""
+        self.cached = self._made_front(runtime) if plan.is_cached else None
         self._context = self._made_context(loaded, runtime)
         self._instances: list[_Instance] = []
         self._active: list[_Instance] = []
@@ -264,6 +273,22 @@ class Model:
         reasons = [self.down.get(instance, "") for instance in self._active]
         self.set_unready("" if "" in reasons else (reasons or [""])[0], is_lasting=bool(self.refusal))
 
+    def _made_front(self, runtime: Runtime) -> CacheFront | None:
+        plan, clock, cache = self.plan, runtime.clock, runtime.cache
+        if cache is None:
+            _log.warning("model '%s': response_cache.enable has no effect, as the server has no --cache-config", plan.name)
+            return None
+
+        def enqueue(request: InferRequest) -> None:
+            if self.refusal:
+                raise unavailable(f"model '{self.plan.name}' version {self.plan.version} is not ready: {self.refusal}")
+            self.enqueue(request)
+
+        context = FrontContext(
+            plan.name, str(plan.version), self.statistics, enqueue, runtime.pool.submit, clock.call_soon, self._on_open_zero
+        )
+        return CacheFront(cache, context)
+
     def _made_context(self, loaded: LoadedVersion, runtime: Runtime) -> ExecutionContext | ProcessContext:
         plan = loaded.plan.for_backend()
         if isinstance(loaded.instances, LoadedWorkers):
@@ -301,6 +326,9 @@ class Model:
 
     async def drain(self) -> None:
         """Take no more requests and wait until those that are queued or running have ended."""
+        if self.cached is not None:
+            # What is held there is accepted, and may still have to run.
+            await self.cached.wait_idle()
         self.scheduler.stop()
         idle = asyncio.Event()
         self.on_idle(idle.set)
@@ -336,17 +364,20 @@ class Model:
         self.scheduler.on_idle(partial(self._wait_for_open, callback))
 
     def _wait_for_open(self, callback: Callable[[], None]) -> None:
-        if self._open_count():
+        if self._open_count() or self._held_count():
             self._idle_callbacks.append(callback)
         else:
             callback()
 
     def _on_open_zero(self) -> None:
-        if not self._idle_callbacks or self._open_count():
+        if not self._idle_callbacks or self._open_count() or self._held_count():
             return
         callbacks, self._idle_callbacks = self._idle_callbacks, []
         for callback in callbacks:
             self.on_idle(callback)
+
+    def _held_count(self) -> int:
+        return 0 if self.cached is None else self.cached.open_count
 
     def _open_count(self) -> int:
         return sum([instance.open_count for instance in (*self._instances, *self._leaving)])
@@ -370,6 +401,9 @@ class Model:
         self._active.clear()
         self.down.clear()
         self.enqueue = self.scheduler.enqueue
+        if self.cached is not None:
+            self.cached.close()
+            self.cached = None
         self.on_readiness = _no_one
         self.files.shared.clear()
 

@@ -91,6 +91,9 @@ class InferCall:
     """The whole body of a raw binary request: the single input's bytes, whose name, datatype and shape the model tells."""
     template: CallTemplate | None = None
     """Set by a codec that has read the same call before; None says nothing."""
+    is_uncached: bool = False
+    """Whether no answer may be looked up or kept: who sent it can change its inputs while it is answered, or they came from a
+    device."""
     takes_many_responses: bool = False
     """Whether the caller takes any number of responses; otherwise models that may give another number than one refuse it."""
 

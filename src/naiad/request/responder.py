@@ -88,9 +88,11 @@ class Responder:
         sink = self._sink
         return sink is None or sink.when_writable(callback)
 
-    def refuse(self) -> None:
-        """End the request without an answer and without counting it: it was refused before it was accepted."""
-        self._sink = None
+    def refuse(self, error: InferenceServerError | None = None) -> None:
+        """End the request without counting it, since it was refused before it was accepted; its sink gets `error`, if any."""
+        sink, self._sink = self._sink, None
+        if sink is not None and error is not None:
+            sink.fail(error)
 
     def __del__(self) -> None:
         if self._sink is not None:

@@ -45,6 +45,7 @@ from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model, Runtime
 from naiad.repository.remote.opening import Repositories
 from naiad.repository.workers import WorkerLoader
+from naiad.server.caches import response_cache
 from naiad.server.grpc_assembly import grpc_site
 from naiad.server.listening import Sockets
 from naiad.server.own_metrics import own_families
@@ -98,7 +99,8 @@ def assemble(
     pool = ThreadPool(options.thread_count, loop)
     custom_metrics = CustomMetrics()
     workers = WorkerHost(loop, pool, settings_of(options), custom_metrics)
-    runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), options.in_place, workers)
+    cache = response_cache(options.cache, clock)
+    runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), options.in_place, workers, cache)
     load_settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options))
     trials = Trials(options.backend_directory) if options.isolate_load else None
     loader = Loader(models.backends, load_settings, WorkerLoader(workers), trials=trials)
@@ -116,6 +118,8 @@ def assemble(
         interval_ms=options.metrics_interval_ms,
     )
     registry.add_families(custom_metrics.families)
+    if cache is not None:
+        registry.add_families(cache.families)
     repository.on_ready = lambda model: registry.add_model(_metrics_source(model))
     repository.on_gone = lambda model: registry.remove_model(model.plan.name, str(model.plan.version), model.namespace)
     for family in (*own_families(repository, pool), *traffic_families(traffic)):
@@ -182,6 +186,7 @@ def _metrics_source(model: Model) -> ModelMetricsSource:
         pending_count=model.scheduler.pending_count,
         load_seconds=model.load_seconds,
         namespace=model.namespace,
+        has_cache=model.cached is not None,
     )
 
 

@@ -169,7 +169,6 @@ def test_a_plain_config_has_no_unused_field():
         ('instance_group { } instance_group { host_policy: "p" }', "instance_group.host_policy"),
         ("model_warmup { }", "model_warmup"),
         ("model_operations { }", "model_operations"),
-        ("response_cache { enable: true }", "response_cache.enable"),
         ("model_metrics { }", "model_metrics"),
     ],
 )

@@ -50,6 +50,7 @@ DOES_SOMETHING = (
     "model_transaction_policy.decoupled",
     "model_repository_agents.agents.name",
     "model_repository_agents.agents.parameters",
+    "response_cache.enable",
 )
 ONLY_INFORMS = (
     "input.format",

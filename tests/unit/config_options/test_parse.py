@@ -123,7 +123,7 @@ def test_a_server_that_serves_nothing_is_refused(repository: str) -> None:
             "--vertex-ai-port: the Vertex AI endpoints aren't built yet",
         ),
         ("--grpc-infer-thread-count=1", "--grpc-infer-thread-count=1: it must be a whole number from 2 to 128"),
-        ("--cache-config=local,size=1", "--cache-config: the response cache isn't built yet"),
+        ("--cache-directory=/caches", "--cache-directory: native caches aren't loaded; --cache-config says which are built in"),
         ("--strict-model-config=true", "--strict-model-config=true: use --disable-auto-complete-config"),
     ],
 )

@@ -45,4 +45,5 @@ def compile_plan(config: Message, *, version: int, directory: Path, version_dire
         inputs_by_name={tensor.name: tensor for tensor in inputs},
         outputs_by_name={tensor.name: tensor for tensor in outputs},
         traffic=traffic_of(parameters),
+        is_cached=config.response_cache.enable,
     )

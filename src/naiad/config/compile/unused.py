@@ -31,7 +31,6 @@ UNUSED_FIELDS = (
     "instance_group.host_policy",
     "model_warmup",
     "model_operations",
-    "response_cache.enable",
     "model_metrics",
 )
 _USED_BY_ONNX = frozenset({"optimization.graph", "optimization.execution_accelerators"})

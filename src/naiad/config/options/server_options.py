@@ -27,6 +27,7 @@ from naiad.config.options.flag import Category, Flag, option
 from naiad.config.options.grpc_options import GrpcServerOptions
 from naiad.config.options.kinds import Bool, Choice, Float, Int, LocalPath, Text
 from naiad.config.options.repository_options import RepositoryOptions
+from naiad.config.options.scheduling_options import SchedulingOptions
 from naiad.config.options.tls_options import TlsOptions
 
 _SERVER, _HTTP = Category.SERVER, Category.HTTP
@@ -36,7 +37,7 @@ _PORT = Int(0, 65535)
 
 
 @dataclass(frozen=True, slots=True)
-class ServerOptions(GrpcServerOptions, TlsOptions, AccessOptions, RepositoryOptions):
+class ServerOptions(GrpcServerOptions, TlsOptions, AccessOptions, RepositoryOptions, SchedulingOptions):
     """The options of one server, one field a flag: `--http-port` is `http_port`.
 
     `parse_options` makes it of a command line and checks it; a caller that makes it itself keeps to the ranges of the table.

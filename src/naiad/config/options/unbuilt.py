@@ -39,7 +39,7 @@ class UnbuiltFlag:
 
 
 _TRACE = "tracing isn't built yet"
-_CACHE = "the response cache isn't built yet"
+_CACHES = "native caches aren't loaded; --cache-config says which are built in"
 _RATE = "the rate limiter isn't built yet"
 _GPU = "models on GPUs aren't built yet"
 _SAGEMAKER = "the SageMaker endpoints aren't built yet"
@@ -48,7 +48,7 @@ _AGENTS = "native repository agents aren't loaded; agents in Python come by the 
 
 _REFUSED: Mapping[str, tuple[str, ...]] = {
     _TRACE: ("trace-config", "trace-file", "trace-level", "trace-rate", "trace-count", "trace-log-frequency"),
-    _CACHE: ("cache-config", "cache-directory"),
+    _CACHES: ("cache-directory",),
     _RATE: ("rate-limit-resource",),
     _GPU: (
         "cuda-memory-pool-byte-size",
@@ -95,7 +95,6 @@ _PARTLY_ACCEPTED = (
         note="the server pings once a --grpc-keepalive-time, so the number isn't used",
     ),
     UnbuiltFlag("allow-gpu-metrics", _GPU, Bool(), False),
-    UnbuiltFlag("response-cache-byte-size", _CACHE, Int(), 0),
     UnbuiltFlag("rate-limit", _RATE, Choice(("off", "execution_count")), "off"),
     UnbuiltFlag("pinned-memory-pool-byte-size", _GPU, Int(), 0),
     UnbuiltFlag("buffer-manager-thread-count", "copying in threads of their own isn't built yet", Int(), 0),
