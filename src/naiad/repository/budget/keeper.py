@@ -58,8 +58,8 @@ class Hooks:
 
 
 class MemoryBudget:
-    """See the module. `resident_bytes` returns how much the process itself holds. While `is_starting`, models that don't fit
-    stay parked and evict nobody.
+    """See the module. `resident_bytes` returns how much the process itself holds. While `is_starting`, a model that doesn't
+    fit stays parked and evicts nobody, and so do those after it.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class MemoryBudget:
         self._loads: set[asyncio.Task[None]] = set()
         self._is_look_due = False
         self._is_stopped = False
+        self._is_full = False
 
     def holdings(self) -> Iterable[tuple[Model, Holding]]:
         """Return every version that is in memory or can come back to it."""
@@ -90,15 +91,16 @@ class MemoryBudget:
         return sum(holding.taken_bytes for holding in self._holdings)
 
     async def start(self, loads: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-        """Run the loads of the start one after the other, so that the first ones are in memory; one that takes over a minute
-        goes on beside the next.
+        """Run the loads of the start: one after the other until a model doesn't fit, so that the first are in memory and each
+        is measured, then all others at once, which stay parked. One that takes over a minute goes on beside the next.
         """
         self.is_starting = True
         tasks: list[asyncio.Task[None]] = []
         try:
             for load in loads:
                 tasks.append(self._loop.create_task(load()))
-                await asyncio.wait(tasks[-1:], timeout=LONG_SECONDS)
+                if not self._is_full:
+                    await asyncio.wait(tasks[-1:], timeout=LONG_SECONDS)
             await asyncio.gather(*tasks)
         finally:
             self.is_starting = False
@@ -119,7 +121,8 @@ class MemoryBudget:
         holding = Holding(prepared, number, need, fresh_bytes=need.files_bytes)
         self._check_size(holding)
         room = self._room_for(holding, "" if self.is_starting else prepared.source.key)
-        if room.missing_bytes or (self.is_starting and room.keys):
+        self._is_full = self.is_starting and bool(self._is_full or room.missing_bytes or room.keys)
+        if room.missing_bytes or self._is_full:
             if is_reload:
                 raise unavailable(self._no_room(holding))
             return await self._hooks.plan_only(prepared, number), holding

@@ -141,12 +141,12 @@ Work = Callable[[Bench], Awaitable[None]]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch) -> Callable[..., None]:
-    """Start the three models with `limit_mb`; each says that it takes 100 MB unless `declares` is empty."""
+    """Start the three models with `limit_mb`; each says in `declared` what it takes, "" when it doesn't."""
     SteeredBackend.reset()
     monkeypatch.setattr(manager, "resident_bytes", lambda _pid: SteeredBackend.held)
 
-    def run_it(work: Work, limit_mb: int = 250, declares: str = "100MB") -> None:
-        for name in NAMES:
+    def run_it(work: Work, limit_mb: int = 250, declared: tuple[str, ...] = ("100MB",) * 3) -> None:
+        for name, declares in zip(NAMES, declared):
             more = f'parameters {{ key: "memory_bytes" value {{ string_value: "{declares}" }} }}' if declares else ""
             config = identity(tmp_path, name, more=more) / "config.pbtxt"
             config.write_text(config.read_text().replace('"identity"', '"steered"'))
@@ -281,13 +281,22 @@ def test_a_stop_answers_who_waits_for_room(run):
     run(work)
 
 
+def test_the_models_of_the_start_are_loaded_until_one_does_not_fit(run):
+    async def work(bench: Bench) -> None:
+        assert bench.phases() == ["RESIDENT", "PARKED", "PARKED"]
+        assert [holding.eviction_count for _, holding in bench.budget.holdings()] == [0, 0, 0]
+        assert [await bench.error(name) for name in ("c", "b")] == [None, None]
+
+    run(work, declared=("100MB", "200MB", "50MB"))
+
+
 def test_models_that_turn_out_larger_than_their_files_make_others_leave(run):
     async def work(bench: Bench) -> None:
         assert bench.phases() == ["RESIDENT"] * 3
         assert bench.budget.taken_bytes() == 240 * MEGABYTE
 
     SteeredBackend.grows = 80 * MEGABYTE
-    run(work, declares="")
+    run(work, declared=("",) * 3)
 
 
 def test_a_start_that_measures_more_than_the_limit_lets_the_first_ones_go(run):
@@ -296,7 +305,7 @@ def test_a_start_that_measures_more_than_the_limit_lets_the_first_ones_go(run):
         assert bench.phases() == ["PARKED", "RESIDENT", "RESIDENT"]
 
     SteeredBackend.grows = 120 * MEGABYTE
-    run(work, declares="")
+    run(work, declared=("",) * 3)
 
 
 def test_an_engine_s_model_is_measured_at_its_first_load_only(run):
@@ -307,7 +316,7 @@ def test_an_engine_s_model_is_measured_at_its_first_load_only(run):
         assert [bench.holding(name).size_bytes // MEGABYTE for name in NAMES] == [120, 120, 120]
 
     SteeredBackend.grows = 120 * MEGABYTE
-    run(work, declares="")
+    run(work, declared=("",) * 3)
 
 
 def test_what_a_worker_has_grown_to_counts_until_it_leaves():
