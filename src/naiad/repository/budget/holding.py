@@ -33,7 +33,7 @@ class Holding:
     """See the module. `model` is None until its first load has ended.
 
     `fresh_bytes` is what it takes when it has just been loaded: the size of its files until that is measured. `grown_bytes` is
-    what it takes now when that is known. `retry_at_s` (loop time) is
+    what it takes now when that is known. `waiting_since_s` (loop time) is when requests began to want it. `retry_at_s` (loop time) is
     when it may be loaded again after `failures` in a row, `failure` the last one's reason.
     """
 
@@ -46,6 +46,7 @@ class Holding:
     grown_bytes: int = 0
     is_measured: bool = False
     resident_since_ms: int = 0
+    waiting_since_s: float = 0.0
     is_watched: bool = False
     is_gone: bool = False
     eviction_count: int = 0

@@ -83,7 +83,10 @@ class MemoryBudget:
         self._is_full = False
 
     def holdings(self) -> Iterable[tuple[Model, Holding]]:
-        """Return every version that is in memory or can come back to it."""
+        """Return every version that is in memory or can come back to it, with what it takes now."""
+        now_s = self._loop.time()
+        for holding in self._by_model.values():
+            holding.read_workers(now_s)
         return self._by_model.items()
 
     def taken_bytes(self) -> int:
@@ -211,7 +214,7 @@ class MemoryBudget:
 
     def _want(self, holding: Holding) -> None:
         if holding.phase is Phase.PARKED:
-            holding.phase = Phase.WAITING
+            holding.phase, holding.waiting_since_s = Phase.WAITING, self._loop.time()
             text = f"no room in memory within {ROOM_SECONDS:g} s"
             holding.patience = self._loop.call_later(ROOM_SECONDS, self._lose_patience, holding, text)
             self.look_soon()
@@ -225,7 +228,7 @@ class MemoryBudget:
     def _look(self) -> None:
         self._is_look_due = False
         is_short = False
-        for holding in self._in(Phase.WAITING):
+        for holding in sorted(self._in(Phase.WAITING), key=lambda holding: holding.waiting_since_s):
             if not holding.has_requests:
                 self._end_waiting(holding, Phase.PARKED)
             else:

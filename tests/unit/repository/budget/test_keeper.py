@@ -49,10 +49,12 @@ class SteeredBackend(IdentityBackend):
     grows: ClassVar[int]
     held: ClassVar[int]
     open: ClassVar[list[str]]
+    loads: ClassVar[list[str]]
 
     @classmethod
     def reset(cls) -> None:
-        cls.gate, cls.go, cls.failure, cls.grows, cls.held, cls.open = threading.Event(), threading.Event(), "", 0, 0, []
+        cls.gate, cls.go, cls.failure, cls.grows, cls.held = threading.Event(), threading.Event(), "", 0, 0
+        cls.open, cls.loads = [], []
         cls.gate.set()
         cls.go.set()
 
@@ -67,6 +69,7 @@ class SteeredBackend(IdentityBackend):
             raise ValueError(cls.failure)
         cls.held += cls.grows
         cls.open.append(plan.name)
+        cls.loads.append(plan.name)
         loaded, go = super().load(plan, instance, files), cls.go
 
         def execute(inputs, outputs):
@@ -264,6 +267,20 @@ def test_a_load_of_what_is_available_brings_it_into_memory(run):
         assert bench.phases() == ["PARKED", "RESIDENT", "RESIDENT"]
 
     run(work)
+
+
+def test_who_waits_longest_gets_the_first_room(run):
+    async def work(bench: Bench) -> None:
+        SteeredBackend.go.clear()
+        asked = [bench.ask("a")]
+        for name in ("c", "b"):
+            asked.append(bench.ask(name))
+            await bench.until_in(name, Phase.WAITING)
+        SteeredBackend.go.set()
+        assert [await answer.end for answer in asked] == [None] * 3
+        assert SteeredBackend.loads == ["a", "c", "b"]
+
+    run(work, limit_mb=150)
 
 
 def test_a_stop_answers_who_waits_for_room(run):
