@@ -33,7 +33,7 @@ class Holding:
     """See the module. `model` is None until its first load has ended.
 
     `fresh_bytes` is what it takes when it has just been loaded: the size of its files until that is measured. `grown_bytes` is
-    what it takes now when that is known. `waiting_since_s` (loop time) is when requests began to want it. `retry_at_s` is when it
+    what it takes now when that is known. `waiting_since_s` (loop time) is when requests began to want it; `retry_at_s` when it
     may be loaded again after `failures` in a row, `failure` the last one's reason.
     """
 
