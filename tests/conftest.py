@@ -27,10 +27,10 @@ def pytest_configure() -> None:
 def starter() -> Iterator[Callable[..., ServerProcess]]:
     with ExitStack() as ends:
 
-        def start(*arguments: str | Path, **more) -> ServerProcess:
+        def start(*arguments: str | Path, ready_within_s: float = 20, **more) -> ServerProcess:
             server = ServerProcess(*arguments, **more)
             ends.callback(server.stop)
-            return server.wait_ready()
+            return server.wait_ready(ready_within_s)
 
         yield start
 

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -91,15 +92,20 @@ def grpc_ask(server: ServerProcess, name: str, version: str = "") -> Callable[[]
 
 
 class Traffic:
-    """Clients that ask without a pause, half of them by HTTP and half by gRPC; every failure is kept."""
+    """Clients that ask without a pause, half of them by HTTP and half by gRPC; every failure is kept. Their versions go round:
+    "" is the greatest.
+    """
 
-    def __init__(self, server: ServerProcess, name: str, count: int) -> None:
+    def __init__(self, server: ServerProcess, name: str, count: int, versions: tuple[str, ...] = ("",)) -> None:
         self.answers: list[list[float]] = [[] for _ in range(count)]
         self.failures: list[str] = []
         self._is_over = threading.Event()
         asks = [(http_ask, grpc_ask)[number % 2] for number in range(count)]
         self._threads = [
-            threading.Thread(target=self._run, args=(make, server, name, answers)) for make, answers in zip(asks, self.answers)
+            threading.Thread(
+                target=self._run, args=(partial(make, server, name, versions[number // 2 % len(versions)]), answers)
+            )
+            for number, (make, answers) in enumerate(zip(asks, self.answers))
         ]
 
     def __enter__(self) -> Traffic:
@@ -121,9 +127,9 @@ class Traffic:
             assert time.monotonic() < deadline, "clients wait for their answers"
             self._is_over.wait(0.005)
 
-    def _run(self, make: Callable[..., Callable[[], float]], server: ServerProcess, name: str, answers: list[float]) -> None:
+    def _run(self, make: Callable[[], Callable[[], float]], answers: list[float]) -> None:
         try:
-            ask = make(server, name)
+            ask = make()
             while not self._is_over.is_set():
                 answers.append(ask())
         except Exception as error:

@@ -84,10 +84,10 @@ class ServerProcess:
         self.http, self.grpc, self.metrics = (addresses.get(name, "") for name in ("http", "grpc", "metrics"))
         return self
 
-    def wait_ready(self) -> ServerProcess:
+    def wait_ready(self, within_s: float = 20) -> ServerProcess:
         if not self.http:
             self.wait_listening()
-        self._wait_line(READY)
+        self._wait_line(READY, within_s)
         return self
 
     def infer(self, model: str, body: dict[str, Any], **more: Any) -> requests.Response:
@@ -130,8 +130,8 @@ class ServerProcess:
     def log(self) -> str:
         return "\n".join([*self.output, *self.errors])
 
-    def _wait_line(self, mark: str) -> str:
-        while (line := self._lines.get(timeout=20)) is not None:
+    def _wait_line(self, mark: str, within_s: float = 20) -> str:
+        while (line := self._lines.get(timeout=within_s)) is not None:
             if line.startswith(mark):
                 return line[len(mark) :]
         raise AssertionError(f"the server ended before it said {mark}:\n{self.log()}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
+from itertools import groupby
 
 import pytest
 import requests
@@ -62,6 +64,42 @@ def test_fifty_reloads_fail_not_one_request_of_ten_clients(tmp_path, serve, http
         traffic.wait_round()
     assert traffic.failures == []
     assert client.index("echo") == [("echo", "1", "READY", "")]
+
+
+@pytest.mark.timeout(60)
+def test_versions_and_policies_that_change_fail_no_request_for_a_version_that_stays(tmp_path, serve, http_control):
+    """Ten clients: half ask for version 2, which every policy keeps, half for the greatest."""
+    model = ValueModel(tmp_path / "models", value=1)
+    model.write_version(2, 2)
+    model.write_config("version_policy { all { } }")
+    server = serve(tmp_path / "models", EXPLICIT, "--load-model=ver")
+    client = http_control(server)
+
+    def change(policy: str, served: set[str]) -> None:
+        model.write_config(f"version_policy {{ {policy} }}")
+        client.load("ver")
+        assert {version for version, state in client.states("ver").items() if state == "READY"} == served
+        traffic.wait_round()
+
+    with Traffic(server, "ver", 10, versions=("2", "")) as traffic:
+        change("specific { versions: [ 2 ] }", {"2"})
+        model.write_version(3, 3)
+        change("latest { num_versions: 2 }", {"2", "3"})
+        shutil.rmtree(model.folder / "1")
+        model.write_version(7, 7)
+        change("specific { versions: [ 2, 7 ] }", {"2", "7"})
+        change("all { }", {"2", "3", "7"})
+        shutil.rmtree(model.folder / "7")
+        change("all { }", {"2", "3"})
+        shutil.rmtree(model.folder / "3")
+        change("latest { num_versions: 3 }", {"2"})
+    assert traffic.failures == []
+    of_two = [answers for number, answers in enumerate(traffic.answers) if number // 2 % 2 == 0]
+    of_greatest = [answers for number, answers in enumerate(traffic.answers) if number // 2 % 2 == 1]
+    assert {value for answers in of_two for value in answers} == {2}
+    for answers in of_greatest:
+        # In the order of what was the greatest: each change once, none back and forth.
+        assert [value for value, _ in groupby(answers)] == [2, 3, 7, 3, 2]
 
 
 def test_what_an_old_copy_has_begun_ends_there_and_it_is_unloaded_then(tmp_path, serve, http_control):
