@@ -18,6 +18,7 @@ from bench.grpc.idle import idle_growth
 from bench.grpc.infer import find_modules
 from bench.grpc.stream import stream_rates
 from bench.http_infer import Form
+from bench.many_models import many_models
 from bench.measure import Setting, Starter
 from bench.onnx.share import share_of_engine
 from bench.results import Results
@@ -25,6 +26,7 @@ from bench.scenarios import (
     ENGINE_SCENARIOS,
     FOOTPRINT,
     IDLE,
+    MANY,
     SCENARIOS,
     STREAM,
     VARIANTS,
@@ -76,6 +78,7 @@ def _run(options: argparse.Namespace, folder: Path) -> Results:
         footprints=tuple(measure.footprints(setting)) if FOOTPRINT in names else (),
         idles=tuple(idle_growth(setting)) if IDLE in names else (),
         streams=tuple(stream_rates(setting)) if STREAM in names else (),
+        many_models=tuple(_attempt(MANY, left_out, lambda: many_models(setting)) or ()) if MANY in names else (),
         left_out=tuple(left_out),
     )
 

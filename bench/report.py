@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import Machine
-from bench.results import Comparison, EngineShare, Footprint, Idle, Results, Sample, Stream
+from bench.results import Comparison, EngineShare, Footprint, Idle, ManyModels, Results, Sample, Stream
 
 ABSENT = "n/a"
 LARGE_TENSOR_BYTES = 100_000
@@ -46,6 +46,10 @@ METHOD = (
     (
         "Memory is the server with its children, one identity model loaded and one request answered; PSS counts a shared page "
         "by its share. Time to ready runs from the start of the process to the first 200 of /v2/health/ready."
+    ),
+    (
+        "Many models are ONNX models with one Add, without a config.pbtxt, in one repository; what each costs is the difference "
+        "to the same server with one of them. The index is the median of five calls."
     ),
 )
 
@@ -86,6 +90,8 @@ def to_markdown(machine: Machine, results: Results, settings: dict[str, Any]) ->
         parts.append("## Naiad and the bare engine\n\n" + engine_table(results.engines))
     if results.footprints:
         parts.append("## Start and memory\n\n" + footprint_table(results.footprints))
+    if results.many_models:
+        parts.append("## Many models\n\n" + many_models_table(results.many_models))
     if results.left_out:
         parts.append("## Left out\n\n" + _bullets(results.left_out))
     parts.append("## Method\n\n" + _bullets(METHOD))
@@ -165,6 +171,24 @@ def footprint_table(rows: Sequence[Footprint]) -> str:
         for row in rows
     )
     return _table(["server", "start to ready s", "PSS MiB", "RSS MiB"], cells)
+
+
+def many_models_table(rows: Sequence[ManyModels]) -> str:
+    """Return one line for each server."""
+    titles = ["server", "models", "start to ready s", "repository index ms", "stop s", "PSS KiB/model", "descriptors/model"]
+    return _table(titles, (_many_models_cells(row) for row in rows))
+
+
+def _many_models_cells(row: ManyModels) -> list[str]:
+    found = row.sample
+    figures = (
+        found.ready_s,
+        found.index_s * 1000,
+        found.stop_s,
+        found.pss_bytes_per_model / 2**10,
+        found.descriptors_per_model,
+    )
+    return [row.server, str(row.models), *map(_number, figures)]
 
 
 def _head(machine: Machine, settings: dict[str, Any]) -> str:

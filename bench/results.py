@@ -118,6 +118,26 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
+class ManyModelsSample:
+    """One start with many models; the last two figures are what each model adds to a server that has one."""
+
+    ready_s: float
+    index_s: float
+    stop_s: float
+    pss_bytes_per_model: float
+    descriptors_per_model: float
+
+
+@dataclass(frozen=True, slots=True)
+class ManyModels:
+    """One server with `models` small models."""
+
+    server: str
+    models: int
+    sample: ManyModelsSample
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """Everything one run found; `left_out` says what couldn't be measured on this machine, and why."""
 
@@ -126,6 +146,7 @@ class Results:
     footprints: tuple[Footprint, ...] = ()
     idles: tuple[Idle, ...] = ()
     streams: tuple[Stream, ...] = ()
+    many_models: tuple[ManyModels, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
@@ -154,5 +175,13 @@ def median_stream(rounds: Sequence[StreamSample]) -> StreamSample:
     return StreamSample(*_medians(rounds))
 
 
-def _medians(rounds: Sequence[Sample | EngineSample | FootprintSample | IdleSample | StreamSample]) -> list[float]:
+def median_many_models(rounds: Sequence[ManyModelsSample]) -> ManyModelsSample:
+    """Return the median of each figure by itself over the rounds, of which there must be at least one."""
+    return ManyModelsSample(*_medians(rounds))
+
+
+_AnySample = Sample | EngineSample | FootprintSample | IdleSample | StreamSample | ManyModelsSample
+
+
+def _medians(rounds: Sequence[_AnySample]) -> list[float]:
     return [statistics.median(getattr(each, figure.name) for each in rounds) for figure in fields(rounds[0])]

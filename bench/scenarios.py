@@ -22,6 +22,8 @@ PYTHON_REPEAT = Path(__file__).parent / "models" / "python_repeat.py"
 FOOTPRINT = "footprint"
 IDLE = "grpc-idle-1000"
 STREAM = "grpc-stream-10000"
+MANY = "models-2000"
+MANY_MODELS = 2000
 IDLE_CONNECTIONS = 1000
 STREAM_RESPONSES = 10_000
 SEED = 20
@@ -133,7 +135,7 @@ ENGINE_SCENARIOS = (
 
 def scenario_names() -> tuple[str, ...]:
     """Return every name that --scenario takes, in the order of the table."""
-    return (*(each.name for each in SCENARIOS), *(each.name for each in ENGINE_SCENARIOS), FOOTPRINT, IDLE, STREAM)
+    return (*(each.name for each in SCENARIOS), *(each.name for each in ENGINE_SCENARIOS), FOOTPRINT, IDLE, STREAM, MANY)
 
 
 def chosen_names(wanted: tuple[str, ...]) -> frozenset[str]:

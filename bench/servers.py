@@ -74,6 +74,11 @@ class Server:
             infos = [member.memory_full_info() for member in self._members()]
         return sum(info.pss for info in infos), sum(info.rss for info in infos)
 
+    def descriptors(self) -> int:
+        """Return how many descriptors the server and its children have open."""
+        with self._all_alive():
+            return sum(member.num_fds() for member in self._members())
+
     @contextmanager
     def _all_alive(self) -> Iterator[None]:
         try:

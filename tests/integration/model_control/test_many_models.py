@@ -6,7 +6,7 @@ import random
 
 import pytest
 import requests
-from many_models import write_many
+from bench.models.many import write_many
 from process_facts import facts
 
 COUNT = 2000

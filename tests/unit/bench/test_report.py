@@ -14,6 +14,8 @@ from bench.results import (
     EngineShare,
     Footprint,
     FootprintSample,
+    ManyModels,
+    ManyModelsSample,
     Results,
     Sample,
     median_sample,
@@ -62,6 +64,13 @@ def test_an_engine_row_shows_the_share_and_the_added_cpu_time() -> None:
 def test_a_footprint_is_shown_in_seconds_and_mebibytes() -> None:
     table = report.footprint_table([Footprint("Naiad", FootprintSample(0.456, 50 * 2**20, 70 * 2**20))])
     assert cells(table) == ["Naiad", "0.46", "50", "70"]
+
+
+def test_many_models_are_shown_with_what_each_costs() -> None:
+    sample = ManyModelsSample(ready_s=7.6, index_s=0.05, stop_s=0.85, pss_bytes_per_model=97 * 1024, descriptors_per_model=0)
+    table = report.many_models_table([ManyModels("Naiad", 2000, sample)])
+    assert cells(table) == ["Naiad", "2000", "7.6", "50.0", "0.8", "97.0", "0.0"]
+    assert len(cells(table, 0)) == 7
 
 
 @pytest.mark.parametrize(("is_dirty", "name"), [(False, "2030-01-31-abc1234.md"), (True, "2030-01-31-abc1234-dirty.md")])

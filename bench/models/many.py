@@ -20,7 +20,7 @@ def write_many(repository: Path, count: int) -> list[str]:
 
 
 def _add(number: int) -> bytes:
-    shape = ["n", 4]
+    shape: list[str | int | None] = ["n", 4]
     graph = helper.make_graph(
         [helper.make_node("Add", ["x", "number"], ["y"])],
         "add",
