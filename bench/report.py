@@ -48,8 +48,8 @@ METHOD = (
         "by its share. Time to ready runs from the start of the process to the first 200 of /v2/health/ready."
     ),
     (
-        "Many models are ONNX models with one Add, without a config.pbtxt, in one repository; what each costs is the difference "
-        "to the same server with one of them. The index is the median of five calls."
+        "Many models are ONNX models with one Add, without a config.pbtxt, in one repository; what each costs is the "
+        "difference to the same server with one of them. The index is the median of five calls."
     ),
 )
 
