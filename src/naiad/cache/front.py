@@ -57,6 +57,7 @@ class CacheFront:
         self._cache = cache
         self._context = context
         self._generation = os.urandom(16)
+        self._salt = b""
         self._flights: dict[tuple[bytes, int, int], Flight] = {}
         self._hashing = 0
         self._idle_event: asyncio.Event | None = None
@@ -95,6 +96,10 @@ class CacheFront:
         """Give back what the model has stored: it will not be asked again."""
         self._cache.forget(self._generation)
 
+    def renew(self) -> None:
+        """Find nothing any more of what was stored up to now, nor of what runs: the model answers otherwise from now on."""
+        self._salt = os.urandom(8)
+
     def _end_hashing(self, request: InferRequest, key: bytes, began_ns: int) -> None:
         self._hashing -= 1
         if not request.responder.has_ended:
@@ -105,12 +110,12 @@ class CacheFront:
 
     def _find(self, request: InferRequest, key: bytes, began_ns: int) -> InferenceServerError | None:
         """Answer from the cache, wait for one that is the same, or run; return why the model refuses it."""
-        place = (key, request.priority, request.timeout_us)
+        place = (key + self._salt, request.priority, request.timeout_us)
         flight = self._flights.get(place)
         if flight is not None:
             flight.join(request)
             return None
-        found = self._cache.lookup(self._generation, key)
+        found = self._cache.lookup(self._generation, place[0])
         if isinstance(found, CachedResponse):
             self._answer(request, found, _now_ns() - began_ns)
             return None

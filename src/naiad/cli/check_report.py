@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from naiad.config.plan import ModelPlan, TensorPlan
+    from naiad.config.plan import ModelPlan, StepPlan, TensorPlan
     from naiad.repository.check import CheckedModel, Remark
 
 
@@ -61,17 +61,28 @@ def _value(value: Any) -> str:
 def _plan(plans: list[ModelPlan]) -> dict[str, Any]:
     """Return what the server would make of a model; its versions differ in their files only."""
     plan = plans[-1]
+    steps = {} if plan.ensemble is None else {"steps": [_step(step) for step in plan.ensemble.steps]}
     return {
-        "backend": plan.backend,
+        "backend": plan.backend or plan.platform,
         "versions": [each.version for each in plans],
         "batching": _batching(plan),
         "inputs": [_tensor(tensor) for tensor in plan.inputs],
         "outputs": [_tensor(tensor) for tensor in plan.outputs],
         "instances": [{"name": instance.name, "kind": instance.kind} for instance in plan.instances],
+        **steps,
     }
 
 
+def _step(step: StepPlan) -> str:
+    """Return a step as `model[ version]: input=tensor, … -> output=tensor, …`."""
+    sides = [", ".join(f"{name}={tensor}" for name, tensor in side) for side in (step.inputs, step.outputs.items())]
+    version = f" version {step.version}" if step.version else ""
+    return f"{step.model_name}{version}: {' -> '.join(sides)}"
+
+
 def _batching(plan: ModelPlan) -> str:
+    if plan.ensemble is not None:
+        return f"by the models of the steps, max_batch_size {plan.max_batch_size}"
     if plan.dynamic_batching is None:
         return f"none by the server, max_batch_size {plan.max_batch_size}"
     preferred = ", ".join(map(str, plan.dynamic_batching.preferred_batch_sizes)) or "none"

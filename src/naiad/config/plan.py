@@ -123,6 +123,26 @@ class SequencePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class StepPlan:
+    """One step of an ensemble: `inputs` are pairs of an input of its model and the ensemble's tensor for it, `outputs` the
+    tensors that its model's outputs become. `version` is "" for the latest.
+    """
+
+    model_name: str
+    version: str
+    inputs: tuple[tuple[str, str], ...]
+    outputs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class EnsemblePlan:
+    """What an ensemble runs; `max_inflight_requests` is how many calls a step may have open at once, 0 for any number."""
+
+    steps: tuple[StepPlan, ...]
+    max_inflight_requests: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class InstancePlan:
     """One instance to make: `name` is unique in the model, `kind` CPU, GPU or MODEL, `device_id` the GPU or -1."""
 
@@ -164,6 +184,7 @@ class ModelPlan:
     traffic: TrafficSettings | None = None
     is_cached: bool = False
     """Whether the config wants answers to be kept, `response_cache.enable`."""
+    ensemble: EnsemblePlan | None = None
 
     @property
     def is_batching(self) -> bool:

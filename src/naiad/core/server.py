@@ -15,7 +15,7 @@ from naiad.config.plan import TensorPlan
 from naiad.core.classification import ClassifyingSink
 from naiad.core.client_memory import ClientMemory, uses_regions
 from naiad.core.region_sink import RegionSink
-from naiad.core.route import Route
+from naiad.core.route import Route, Traffic
 from naiad.core.traffic.control import TrafficControl
 from naiad.errors import DecoupledModelError, InferenceServerError, invalid_argument, unavailable
 from naiad.repository.control.control import ModelControl
@@ -107,14 +107,24 @@ class InferenceServer:
         """See `InferenceService.infer`."""
         if self._is_draining:
             raise unavailable("the server is shutting down and takes no new inference requests")
+        return self.infer_at(None, None, call, sink)
+
+    def infer_at(self, route: Route | None, traffic: Traffic | None, call: InferCall, sink: ResponseSink) -> InferHandle:
+        """Do what `infer` does, also while the server drains: for what a request in flight asks of another model. `route` is
+        that model's version and `traffic` what has chosen it, None where the call says it.
+        """
         # A template never stands for a call with regions.
         if call.template is None and uses_regions(call):
             return self._client_memory.infer(call, sink, self.infer)
         received_ns = _now_ns()
-        route = self._routes.get((call.model_name, call.model_version)) or self._find_route(call)
-        traffic, has_regions = route.traffic, False
-        if traffic is not None:
-            route, has_regions = traffic.choose(call), isinstance(sink, RegionSink)
+        has_regions = False
+        if route is None:
+            route = self._routes.get((call.model_name, call.model_version)) or self._find_route(
+                call.model_name, call.model_version
+            )
+            traffic = route.traffic
+            if traffic is not None:
+                route, has_regions = traffic.choose(call), isinstance(sink, RegionSink)
         checked = route.check(call)
         model = route.model
         if model.plan.is_decoupled and not call.takes_many_responses:
@@ -234,8 +244,8 @@ class InferenceServer:
         await self._control.load(name, parameters)
 
     async def unload_model(self, name: str, is_unload_dependents: bool) -> None:
-        """See `InferenceService.unload_model`. Nothing depends on another model as long as there are no ensembles."""
-        await self._control.unload(name)
+        """See `InferenceService.unload_model`."""
+        await self._control.unload(name, is_unload_dependents)
 
     def traffic(self, name: str) -> dict[str, Any]:
         """See `InferenceService.traffic`."""
@@ -332,8 +342,13 @@ class InferenceServer:
         for callback in self._readiness_callbacks:
             callback()
 
-    def _find_route(self, call: InferCall) -> Route:
-        name, version = call.model_name, call.model_version
+    def route_from(self, namespace: str, name: str, version: str) -> Route:
+        """Return where requests of an ensemble in `namespace` for a model go now. Raises what a look-up of it raises."""
+        if not namespace:
+            return self._routes.get((name, version)) or self._find_route(name, version)
+        return Route(self._repository.find_from(namespace, name, version))
+
+    def _find_route(self, name: str, version: str) -> Route:
         shared = None if version else self._traffic.route(name, self._route_of)
         if shared is None:
             return self._route_of(name, version)

@@ -52,12 +52,12 @@ class PreparedModel:
     """A model whose config is complete and checked: what each of its versions is loaded from.
 
     `spare` holds at most one worker: that which has completed the config. `seconds` is how long the preparation took. `agents`
-    have looked at the model and wait to hear how the load ends.
+    have looked at the model and wait to hear how the load ends. An ensemble has no `backend`.
     """
 
     source: ModelSource
     config: Any
-    backend: AnyBackend
+    backend: AnyBackend | None
     settings: Mapping[str, str]
     versions: tuple[int, ...]
     spare: list[Spare] = field(default_factory=list)
@@ -119,6 +119,8 @@ class Loader:
         directory = source.versions[chosen[-1]]
         backend_name.infer_backend(config, directory, source.name)
         validate.validate_general(config, source.name)
+        if config.HasField("ensemble_scheduling"):
+            return _prepared_ensemble(source, config, chosen, began)
         backend = self._backends.find(config.backend, config.runtime)
         settings = self._settings.of_backend(backend.name)
         if self._trials is not None and not is_isolated(backend) and not self._backends.is_own(backend.name):
@@ -136,9 +138,7 @@ class Loader:
         except Exception:
             self._discard(spare)
             raise
-        unused = compile.unused_fields(config)
-        if unused:
-            _log.warning("model '%s': these config fields have no effect in this build: %s", source.name, ", ".join(unused))
+        _warn_of_unused(config, source.name)
         return PreparedModel(source, config, backend, settings, chosen, spare, time.monotonic() - began)
 
     def load(self, prepared: PreparedModel, version: int) -> LoadedVersion:
@@ -236,6 +236,8 @@ class Loader:
         self, prepared: PreparedModel, plan: ModelPlan, instances: Sequence[InstancePlan], files: ModelFiles
     ) -> Copies:
         plan = plan.for_backend()
+        if prepared.backend is None:
+            return []
         if is_isolated(prepared.backend):
             return self._load_workers(prepared, plan, instances, files)
         return _load_instances(cast("type[Backend]", prepared.backend), plan, instances, files)
@@ -311,7 +313,21 @@ class Loader:
             _log.warning("%s", warning)
 
 
-def is_isolated(backend: AnyBackend) -> bool:
+def _prepared_ensemble(source: ModelSource, config: Any, chosen: tuple[int, ...], began: float) -> PreparedModel:
+    """Return an ensemble as far as its own config goes; what its steps' models say to it is `ensembles`'."""
+    normalise(config, default_instance_count=1)
+    validate.validate(config, source.name)
+    _warn_of_unused(config, source.name)
+    return PreparedModel(source, config, None, {}, chosen, [], time.monotonic() - began)
+
+
+def _warn_of_unused(config: Any, name: str) -> None:
+    unused = compile.unused_fields(config)
+    if unused:
+        _log.warning("model '%s': these config fields have no effect in this build: %s", name, ", ".join(unused))
+
+
+def is_isolated(backend: AnyBackend | None) -> bool:
     """Return whether a backend's models live in worker processes: whether it is a `WorkerBackend`."""
     return bool(getattr(backend, "is_isolated", False))
 

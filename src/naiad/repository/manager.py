@@ -20,6 +20,7 @@ from naiad.errors import InferenceServerError, invalid_argument, unavailable
 from naiad.execution.process.life.child.memory_use import resident_bytes
 from naiad.repository.budget.keeper import Hooks, MemoryBudget
 from naiad.repository.budget.size import Need, need_of
+from naiad.repository.ensembles.joining import Ensembles
 from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult, key_of
 from naiad.repository.load_threads import LoadThreads, WorkGivenUpError
 from naiad.repository.loader import Loader, PreparationError, PreparedModel
@@ -68,6 +69,7 @@ class RepositoryManager(ModelTable):
         self.on_gone: Callable[[Model], None] = lambda _model: None
         self.on_closed: Callable[[], None] = _no_one
         self._giving_back = Together(lambda: self._closing.run("giving back memory", self.on_closed), self._loop)
+        self.ensembles = Ensembles(self, self._turns.__contains__, runtime.workers.load_waits)
         self.budget = self._made_budget(memory_limit_bytes) if memory_limit_bytes else None
 
     def announce(self, found: ScanResult) -> None:
@@ -85,6 +87,10 @@ class RepositoryManager(ModelTable):
     def mark_failed(self, name: str, reason: str) -> None:
         """Make a model known that can't be loaded."""
         self._entries[name] = Entry(State.UNAVAILABLE, reason)
+
+    def _changed(self) -> None:
+        self.ensembles.refresh()
+        self.on_change()
 
     async def load(self, name: str, find: Callable[[], ModelSource]) -> None:
         """Load a model, or load it anew beside what serves and put it in its place; return when it is ready.
@@ -123,7 +129,7 @@ class RepositoryManager(ModelTable):
                     version.reason = UNLOADED
             if not entry.versions:
                 del self._entries[name]
-            self.on_change()
+            self._changed()
 
     def all_models(self) -> list[Model]:
         """Return every model version that is loaded, those included that end what they have."""
@@ -169,13 +175,14 @@ class RepositoryManager(ModelTable):
             turn.count -= 1
             if not turn.count:
                 del self._turns[name]
+                self.ensembles.notify()
                 if self.budget is not None:
                     self.budget.look_soon()
 
     async def _load(self, entry: Entry, source: ModelSource) -> None:
-        if _is_loaded_already(entry, source):
+        if entry.serves(source):
             entry.forget_failures()
-            self.on_change()
+            self._changed()
             _log.info("model '%s' is loaded already, and nothing of it has changed", source.name)
             if self.budget is not None:
                 await self.budget.recall([version.model for version in entry.versions.values() if version.model is not None])
@@ -186,6 +193,7 @@ class RepositoryManager(ModelTable):
         try:
             what, prepare = f"preparing model '{source.name}'", partial(self._loader.prepare, source)
             prepared = await self._attempts.repeated(LoadKey(source.name), what, prepare, self._release)
+            await self.ensembles.join(prepared.config, prepared.source.namespace)
         except Exception as error:
             raise self._failed_to_prepare(entry, source.name, error) from error
         try:
@@ -207,7 +215,7 @@ class RepositoryManager(ModelTable):
             entry.note_failed_reload(reason)
         else:
             entry.state, entry.reason = State.UNAVAILABLE, reason
-        self.on_change()
+        self._changed()
         return invalid_argument(f"load failed for model '{name}': {reason}")
 
     async def _load_versions(self, entry: Entry, prepared: PreparedModel, *, is_reload: bool) -> None:
@@ -216,6 +224,8 @@ class RepositoryManager(ModelTable):
         """
         for number in prepared.versions:
             entry.versions.setdefault(number, Version(State.LOADING))
+        if not is_reload:
+            entry.config = prepared.config
         outcomes = await asyncio.gather(
             *(self._load_version(entry, prepared, number, is_reload) for number in prepared.versions)
         )
@@ -224,11 +234,12 @@ class RepositoryManager(ModelTable):
         if is_reload and reasons:
             self._abandon(entry, made, reasons)
         elif is_reload:
+            entry.config = prepared.config
             self._replace(entry, made)
         entry.state, entry.reason = State.READY, ""
         if not reasons:
             entry.origin = Origin(prepared.source, prepared.config)
-        self.on_change()
+        self._changed()
         if reasons:
             texts = [f"version {number} is at UNAVAILABLE state: {reason};\n" for number, reason in reasons.items()]
             raise invalid_argument(f"load failed for model '{prepared.source.name}': {''.join(texts)}")
@@ -258,7 +269,7 @@ class RepositoryManager(ModelTable):
             self._close_late(name, late.instances)
 
         load, holding = partial(self._attempts.repeated, LoadKey(name, number), what, work, on_late), None
-        if self.budget is None:
+        if self.budget is None or prepared.backend is None:
             loaded = await load()
         else:
             loaded, holding = await self.budget.admit(prepared, number, load, is_reload=is_reload)
@@ -301,10 +312,11 @@ class RepositoryManager(ModelTable):
         """Let requests go to `model` from now on."""
         version = entry.versions.setdefault(number, Version(State.LOADING))
         version.state, version.reason, version.model = State.READY, "", model
-        model.on_readiness = self.on_change
+        self.ensembles.add(model)
+        model.on_readiness = self._changed
         for agents in model.agents:
             agents.is_serving = True
-        self.on_change()
+        self._changed()
         self.on_ready(model)
         _log.info("'%s' is loaded at its first request" if model.is_parked else "successfully loaded '%s'", model.plan.name)
 
@@ -341,13 +353,14 @@ class RepositoryManager(ModelTable):
         version = entry.versions[number]
         model, version.model = version.model, None
         version.state, version.reason = State.UNLOADING, ""
-        self.on_change()
+        self._changed()
         if model is not None:
             self._leave(model, version)
 
     def _leave(self, model: Model, version: Version | None, *, has_served: bool = True) -> None:
         """Let `model` end what it has, then give it back; `version` is unloaded then."""
         self._leaving.add(model)
+        self.ensembles.discard(model)
         model.on_readiness = _no_one
         self._begin(self._end(model, version, has_served))
 
@@ -372,7 +385,7 @@ class RepositoryManager(ModelTable):
         if version is not None and version.state is State.UNLOADING:
             version.state, version.reason = State.UNAVAILABLE, UNLOADED
             self._drop_uploaded(name, model)
-            self.on_change()
+            self._changed()
             _log.info("successfully unloaded '%s' version %d", name, number)
         for agents, told in zip(model.agents, unloading):
             await told
@@ -413,9 +426,9 @@ class RepositoryManager(ModelTable):
             prepared.agents.is_serving = True
             for leave in model.resize(plans[model.plan.version], further):
                 self._begin(leave(partial(self._closing.run, f"closing an instance of '{model.plan.name}'")))
-        entry.origin = Origin(prepared.source, prepared.config)
+        entry.origin, entry.config = Origin(prepared.source, prepared.config), prepared.config
         entry.forget_failures()
-        self.on_change()
+        self._changed()
         _log.info("model '%s' goes on with another number of instances", prepared.source.name)
         return True
 
@@ -447,7 +460,7 @@ class RepositoryManager(ModelTable):
             self.on_closed()
 
         def on_change() -> None:
-            self.on_change()
+            self._changed()
 
         hooks = Hooks(
             need=need,
@@ -465,19 +478,6 @@ class RepositoryManager(ModelTable):
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _is_loaded_already(entry: Entry, source: ModelSource) -> bool:
-    """Return whether all that `source` asks for serves, by what its files look like; unknown looks are a change."""
-    origin = entry.origin
-    if origin is None or source.state is None or not entry.is_in_order:
-        return False
-    old = origin.source
-    return (
-        (source.state, source.directory, source.file_name) == (old.state, old.directory, old.file_name)
-        and source.config == old.config
-        and source.upload is old.upload
-    )
 
 
 def _let_go(source: ModelSource) -> None:

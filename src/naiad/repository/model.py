@@ -32,11 +32,14 @@ from naiad.execution.thread import ExecutionContext, ThreadInstance
 from naiad.execution.threads import ThreadPool
 from naiad.observability.statistics import ModelStatistics
 from naiad.repository.agents.lifecycle import AgentLifecycle
+from naiad.repository.ensembles.holds import Holds
 from naiad.repository.layout import UploadFolder
 from naiad.request.batch import Instance, Scheduler
 from naiad.request.request import InferRequest
 from naiad.schedulers.direct.scheduler import DirectScheduler
 from naiad.schedulers.dynamic.scheduler import DynamicScheduler
+from naiad.schedulers.ensemble.members import Members
+from naiad.schedulers.ensemble.scheduler import EnsembleScheduler
 from naiad.schedulers.sequence.scheduler import SequenceScheduler
 
 Run = Callable[[Callable[[], None]], Awaitable[None]]
@@ -49,7 +52,9 @@ PLACEMENT_PARAMETER = "naiad_placement"
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What all models of a server share. `allows_in_place`: the operator lets models run on the event loop."""
+    """What all models of a server share. `allows_in_place`: the operator lets models run on the event loop. `members` are the
+    models themselves, as ensembles use them; None where there can't be any ensemble.
+    """
 
     clock: Clock
     pool: ThreadPool
@@ -57,6 +62,7 @@ class Runtime:
     allows_in_place: bool
     workers: WorkerHost
     cache: ResponseCache | None = None
+    members: Members | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +84,11 @@ _Instance = ThreadInstance | ProcessInstance
 class LoadedVersion:
     """What loading a version gives, before it is put to work: made on a thread. `load_seconds` is how long it took.
 
-    `is_parked`: it has no copies yet, they come later.
+    `is_parked`: it has no copies yet, they come later. An ensemble has no `backend`, and no instances.
     """
 
     plan: ModelPlan
-    backend: AnyBackend
+    backend: AnyBackend | None
     instances: Copies
     files: ModelFiles
     load_seconds: float
@@ -106,10 +112,12 @@ class Model:
         "_instances",
         "_leaving",
         "agents",
+        "ask_members",
         "cached",
         "down",
         "enqueue",
         "files",
+        "holds",
         "load_seconds",
         "namespace",
         "note",
@@ -135,7 +143,8 @@ class Model:
         self.on_readiness: Callable[[], None] = _no_one
         self._idle_callbacks: list[Callable[[], None]] = []
         is_isolated = isinstance(loaded.instances, LoadedWorkers)
-        mode = PlacementMode.THREAD if is_isolated else _placement_mode(plan, cast("type[Backend]", loaded.backend), runtime)
+        has_placement = not is_isolated and loaded.backend is not None
+        mode = _placement_mode(plan, cast("type[Backend]", loaded.backend), runtime) if has_placement else PlacementMode.THREAD
         self.placement = Placement(mode)
         self.restart_counts: Counter[str] = Counter()
         self.poison_count = 0
@@ -144,7 +153,9 @@ class Model:
         self.upload: UploadFolder | None = None
         self.namespace = ""
         self.agents: list[AgentLifecycle] = []
-        self.scheduler = _made_scheduler(plan, runtime.clock, self.statistics)
+        self.holds = Holds()
+        self.ask_members: Callable[[], Awaitable[bool]] | None = None
+        self.scheduler = _made_scheduler(plan, runtime, self.statistics)
         self.enqueue: Callable[[InferRequest], None] = self.scheduler.enqueue
         self.note = ""
         self.cached = self._made_front(runtime) if plan.is_cached else None
@@ -325,7 +336,8 @@ class Model:
             self.scheduler.follow(predecessor.scheduler)
 
     async def drain(self) -> None:
-        """Take no more requests and wait until those that are queued or running have ended."""
+        """Take no more requests and wait until those that are queued or running have ended, those first of who holds it."""
+        await self.holds.wait_free()
         if self.cached is not None:
             # What is held there is accepted, and may still have to run.
             await self.cached.wait_idle()
@@ -345,6 +357,8 @@ class Model:
         """Return whether the model serves and each instance that takes its requests says that it can."""
         if self.unready_reason:
             return False
+        if self.ask_members is not None:
+            return await self.ask_members()
         up = [instance for instance in self._active if instance not in self.down]
         return all(await asyncio.gather(*(instance.check_ready() for instance in up)))
 
@@ -425,12 +439,15 @@ def _no_one() -> None:
     """Nobody has to be told."""
 
 
-def _made_scheduler(plan: ModelPlan, clock: Clock, statistics: ModelStatistics) -> Scheduler:
+def _made_scheduler(plan: ModelPlan, runtime: Runtime, statistics: ModelStatistics) -> Scheduler:
+    if plan.ensemble is not None:
+        assert runtime.members is not None
+        return EnsembleScheduler(plan, runtime.members)
     if plan.sequence_batching is not None:
-        return SequenceScheduler(clock, plan, statistics.record_padding)
+        return SequenceScheduler(runtime.clock, plan, statistics.record_padding)
     if plan.dynamic_batching is not None:
-        return DynamicScheduler([], clock, plan.dynamic_batching)
-    return DirectScheduler([], clock)
+        return DynamicScheduler([], runtime.clock, plan.dynamic_batching)
+    return DirectScheduler([], runtime.clock)
 
 
 def _placement_mode(plan: ModelPlan, backend: type[Backend], runtime: Runtime) -> PlacementMode:

@@ -63,16 +63,30 @@ class Origin:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One model name. Until its config is read it has no versions, only a state of its own: READY from then on."""
+    """One model name. Until its config is read it has no versions, only a state of its own: READY from then on. `config` is
+    the completed one of what is READY.
+    """
 
     state: State = State.LOADING
     reason: str = ""
     versions: dict[int, Version] = field(default_factory=dict)
     origin: Origin | None = None
+    config: Any = None
 
     def ready(self) -> list[int]:
         """Return the numbers of the versions that are loaded, ascending."""
         return sorted(number for number, version in self.versions.items() if version.state is State.READY)
+
+    def serves(self, source: ModelSource) -> bool:
+        """Return whether all that `source` asks for serves, by what its files look like; unknown looks are a change."""
+        if self.origin is None or source.state is None or not self.is_in_order:
+            return False
+        old = self.origin.source
+        return (
+            (source.state, source.directory, source.file_name) == (old.state, old.directory, old.file_name)
+            and source.config == old.config
+            and source.upload is old.upload
+        )
 
     def forget_failures(self) -> None:
         """Drop what a failed reload has left: versions that never served, and why."""
@@ -166,6 +180,26 @@ class ModelTable:
             failed += [(name, reason) for reason in reasons]
         return failed
 
+    def is_loading(self, key: str) -> bool:
+        """Return whether a model is on its way for the first time."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return False
+        return entry.state is State.LOADING or any(version.state is State.LOADING for version in entry.versions.values())
+
+    def is_loaded(self, key: str) -> bool:
+        """Return whether a version of a model is loaded."""
+        return bool(self.loaded_versions(key))
+
+    def loaded_versions(self, key: str) -> list[int]:
+        """Return the numbers of a model's versions that are loaded, ascending; none of a model that isn't known."""
+        entry = self._entries.get(key)
+        return [] if entry is None else entry.ready()
+
+    def configs(self) -> dict[str, Any]:
+        """Return the completed config of every model of which a version is loaded, by key."""
+        return {key: entry.config for key, entry in self._entries.items() if entry.config is not None and entry.ready()}
+
     def is_ready(self) -> bool:
         """Return whether every version of every known model is READY and can serve; unloaded ones need not."""
         return all(entry.is_in_order for entry in self._entries.values())
@@ -204,17 +238,24 @@ class ModelTable:
 
         Raises like `look_up`, and UNAVAILABLE for one that can't serve for a time.
         """
-        model = self.look_up(name, version)
-        if model.refusal:
-            raise unavailable(f"model '{name}' version {model.plan.version} is not ready: {model.refusal}")
-        return model
+        return _able(self.look_up(name, version))
+
+    def find_from(self, namespace: str, name: str, version: str) -> Model:
+        """Return what `find` does, for who has a namespace: see `look_up_from`."""
+        return _able(self.look_up_from(namespace, name, version))
 
     def look_up(self, name: str, version: str) -> Model:
         """Return the loaded model version, also when it can't serve for a time; "" is the greatest that is loaded.
 
         Raises NOT_FOUND for what isn't known, UNAVAILABLE for what is known but not loaded (yet), and what `key_for` raises.
         """
-        entry = self._entry(name)
+        return self._version_of(self._entry(name), name, version)
+
+    def look_up_from(self, namespace: str, name: str, version: str) -> Model:
+        """Return what `look_up` does, for who has a namespace, which goes first; an ensemble's for the models of its steps."""
+        return self._version_of(self._entries.get(self.key_for(name, namespace)), name, version)
+
+    def _version_of(self, entry: Entry | None, name: str, version: str) -> Model:
         if entry is None:
             raise not_found(f"Request for unknown model: '{name}' is not found")
         if version:
@@ -246,6 +287,13 @@ class ModelTable:
                 yield key, IndexEntry(name, "", entry.state.value, entry.reason)
             for number, version in sorted(entry.versions.items()):
                 yield key, IndexEntry(name, str(number), version.state.value, version.why)
+
+
+def _able(model: Model) -> Model:
+    """Return a model that takes requests. Raises UNAVAILABLE for one that can't for a time."""
+    if model.refusal:
+        raise unavailable(f"model '{model.plan.name}' version {model.plan.version} is not ready: {model.refusal}")
+    return model
 
 
 def _explicit(name: str, entry: Entry, number: int) -> Model:

@@ -16,6 +16,7 @@ from naiad.clock import LoopClock
 from naiad.config.options import ServerOptions
 from naiad.core.client_memory import ClientMemory
 from naiad.core.cuda_memory import CudaMemory
+from naiad.core.members import CoreMembers
 from naiad.core.server import Controls, Identity, InferenceServer, LogControl
 from naiad.core.traffic.control import TrafficControl
 from naiad.core.traffic.metrics import traffic_families
@@ -100,7 +101,8 @@ def assemble(
     custom_metrics = CustomMetrics()
     workers = WorkerHost(loop, pool, settings_of(options), custom_metrics)
     cache = response_cache(options.cache, clock)
-    runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), options.in_place, workers, cache)
+    members = CoreMembers()
+    runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), options.in_place, workers, cache, members)
     load_settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options))
     trials = Trials(options.backend_directory) if options.isolate_load else None
     loader = Loader(models.backends, load_settings, WorkerLoader(workers), trials=trials)
@@ -111,7 +113,7 @@ def assemble(
     traffic = TrafficControl(repository, random.random, pool.submit)
     controls = Controls(control, traffic, logs)
     core = InferenceServer(identity, repository, controls, client_memory, options.strict_readiness)
-    workers.service = core
+    workers.service = members.core = core
     registry = MetricsRegistry(
         counter_latencies=options.metrics_config.counter_latencies,
         cpu_metrics=options.allow_cpu_metrics,

@@ -153,7 +153,8 @@ def test_a_tensor_of_two_decoupled_models_can_not_be_joined():
         "ensemble 'e', step 4 (model 'D') reads tensors of more than one decoupled model: step 2 (model 'B') and "
         "step 3 (model 'C')"
     )
-    assert findings(text, changed) == [expected]
+    outputs = "ensemble 'e' has outputs of more than one decoupled model: step 2 (model 'B') and step 3 (model 'C')"
+    assert findings(text, changed) == [expected, outputs]
 
 
 @pytest.mark.parametrize(

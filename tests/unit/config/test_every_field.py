@@ -48,6 +48,8 @@ DOES_SOMETHING = (
     "sequence_batching.control_input",
     *(f"sequence_batching.state.{field}" for field in ("input_name", "output_name", "data_type", "dims", "initial_state")),
     "model_transaction_policy.decoupled",
+    *(f"ensemble_scheduling.step.{field}" for field in ("model_name", "model_version", "input_map", "output_map")),
+    "ensemble_scheduling.max_inflight_requests",
     "model_repository_agents.agents.name",
     "model_repository_agents.agents.parameters",
     "response_cache.enable",
@@ -62,7 +64,7 @@ ONLY_INFORMS = (
 """By right without effect: the layout of an image is for clients, pinned memory is a hint that a CPU has no use for, and states
 are arrays of their own, which may grow.
 """
-REFUSED = ("sequence_batching.iterative_sequence", "ensemble_scheduling", "batch_input", "batch_output")
+REFUSED = ("sequence_batching.iterative_sequence", "batch_input", "batch_output")
 
 
 def leaves(descriptor, prefix=""):
@@ -133,7 +135,7 @@ def test_a_field_without_effect_is_named_in_a_warning(leaf):
 
 @pytest.mark.parametrize("leaf", [leaf for leaf in LEAVES if groups_of(leaf) == ["refused"]])
 def test_a_field_that_can_not_be_ignored_is_refused(leaf):
-    is_scheduler = leaf.split(".")[0] in ("sequence_batching", "ensemble_scheduling")
+    is_scheduler = leaf.split(".")[0] == "sequence_batching"
     with pytest.raises(InferenceServerError) as caught:
         (refuse_unbuilt_scheduling if is_scheduler else refuse_unbuilt)(config_with(leaf))
     assert caught.value.code is Code.UNIMPLEMENTED

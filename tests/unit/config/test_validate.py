@@ -345,11 +345,7 @@ def test_a_wrong_policy_is_refused(text, message):
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("sequence_batching { iterative_sequence: true }", "sequence_batching.iterative_sequence"),
-        ("ensemble_scheduling { }", "ensemble_scheduling"),
-    ],
+    ("text", "name"), [("sequence_batching { iterative_sequence: true }", "sequence_batching.iterative_sequence")]
 )
 @pytest.mark.parametrize("check", [validate, validate_general])
 def test_a_scheduler_that_is_not_built_is_refused(text, name, check):

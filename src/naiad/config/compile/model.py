@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from naiad.config.compile.instances import instance_plans
-from naiad.config.compile.scheduling import dynamic_batching_plan
+from naiad.config.compile.scheduling import dynamic_batching_plan, ensemble_plan
 from naiad.config.compile.sequences import sequence_plan
 from naiad.config.compile.tensors import input_plans, output_plans
 from naiad.config.json_form import to_json
@@ -46,4 +46,5 @@ def compile_plan(config: Message, *, version: int, directory: Path, version_dire
         outputs_by_name={tensor.name: tensor for tensor in outputs},
         traffic=traffic_of(parameters),
         is_cached=config.response_cache.enable,
+        ensemble=ensemble_plan(config),
     )

@@ -1,10 +1,10 @@
-"""Make the dynamic batcher's plan."""
+"""Make the plans of schedulers: the dynamic batcher's and an ensemble's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from naiad.config.plan import DynamicBatchingPlan, QueuePolicy, TensorPlan
+from naiad.config.plan import DynamicBatchingPlan, EnsemblePlan, QueuePolicy, StepPlan, TensorPlan
 from naiad.proto import Message
 
 
@@ -27,6 +27,22 @@ def dynamic_batching_plan(config: Message, inputs: Iterable[TensorPlan]) -> Dyna
         variable_inputs=tuple(tensor.name for tensor in tensors if tensor.is_variable and not tensor.allow_ragged_batch),
         has_optional_inputs=any(tensor.is_optional for tensor in tensors),
     )
+
+
+def ensemble_plan(config: Message) -> EnsemblePlan | None:
+    """Return the plan, None for a model that is no ensemble."""
+    if not config.HasField("ensemble_scheduling"):
+        return None
+    steps = tuple(
+        StepPlan(
+            model_name=step.model_name,
+            version="" if step.model_version < 0 else str(step.model_version),
+            inputs=tuple(sorted(step.input_map.items())),
+            outputs=dict(sorted(step.output_map.items())),
+        )
+        for step in config.ensemble_scheduling.step
+    )
+    return EnsemblePlan(steps, config.ensemble_scheduling.max_inflight_requests)
 
 
 def _queue_policy(policy: Message) -> QueuePolicy:

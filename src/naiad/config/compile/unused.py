@@ -29,6 +29,7 @@ UNUSED_FIELDS = (
     "instance_group.rate_limiter",
     "instance_group.secondary_devices",
     "instance_group.host_policy",
+    "ensemble_scheduling.step.model_namespace",
     "model_warmup",
     "model_operations",
     "model_metrics",

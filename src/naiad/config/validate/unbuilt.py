@@ -8,15 +8,12 @@ from __future__ import annotations
 from naiad.errors import unimplemented
 from naiad.proto import Message
 
-_SCHEDULERS = ("ensemble_scheduling",)
 _BLOCKS = ("batch_input", "batch_output")
 
 
 def refuse_unbuilt_scheduling(config: Message) -> None:
     """Raise UNIMPLEMENTED for a scheduler that isn't built yet."""
     choice = config.WhichOneof("scheduling_choice")
-    if choice in _SCHEDULERS:
-        raise unimplemented(f"model '{config.name}': {choice} isn't built yet, the model can't be loaded")
     if choice == "sequence_batching" and config.sequence_batching.iterative_sequence:
         name = "sequence_batching.iterative_sequence"
         raise unimplemented(f"model '{config.name}': {name} isn't built yet, the model can't be loaded")

@@ -5,8 +5,8 @@ Owns the comparison of completed configs. Reads no files: the caller has the con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from naiad.config import schema
@@ -18,10 +18,13 @@ from naiad.tensor import shape
 
 @dataclass(frozen=True, slots=True)
 class KnownModels:
-    """The other models: completed configs by name, and why those that can't be loaded can't."""
+    """The other models: completed configs by name, why those that can't be loaded can't, and the versions that there are of the
+    others, where that is known.
+    """
 
     configs: Mapping[str, Message]
     failed: Mapping[str, str]
+    versions: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,14 @@ class _Use:
     shape: tuple[int, ...]
     who: str
 
+    def fits(self, other: _Use) -> bool:
+        """Return whether there is a shape that both can have. Where only one of them batches, a batch of one is possible, too:
+        it gets its dimension, or loses it.
+        """
+        return _are_alike(self.shape, other.shape) or (
+            len(self.shape) != len(other.shape) and _are_alike(tuple(self.tensor.dims), tuple(other.tensor.dims))
+        )
+
 
 def wiring_findings(config: Message, models: KnownModels) -> Iterator[Finding]:
     """Yield a mistake at a time between the ensemble `config` and the models of its steps."""
@@ -41,6 +52,7 @@ def wiring_findings(config: Message, models: KnownModels) -> Iterator[Finding]:
         if model is None:
             yield _absent(config, index, models)
             continue
+        yield from _version_findings(config, index, models)
         yield from _batch_findings(config, index, model)
         yield from _name_findings(config, index, model)
         for key, output in _mapped(step.output_map, model.output):
@@ -81,6 +93,15 @@ def _absent(config: Message, index: int, models: KnownModels) -> Finding:
     return Finding(text, path, f"models that there are: {', '.join(sorted(models.configs)) or 'none'}")
 
 
+def _version_findings(config: Message, index: int, models: KnownModels) -> Iterator[Finding]:
+    step = config.ensemble_scheduling.step[index]
+    versions = models.versions.get(step.model_name)
+    if step.model_version >= 0 and versions and step.model_version not in versions:
+        there = ", ".join(map(str, versions))
+        text = f"{step_name(config, index)} wants version {step.model_version} of the model, loaded are: {there}"
+        yield Finding(f"{text}; set model_version: -1 for the latest", step_path(index, "model_version"))
+
+
 def _batch_findings(config: Message, index: int, model: Message) -> Iterator[Finding]:
     if 0 < model.max_batch_size < config.max_batch_size:
         text = (
@@ -92,13 +113,13 @@ def _batch_findings(config: Message, index: int, model: Message) -> Iterator[Fin
 
 def _name_findings(config: Message, index: int, model: Message) -> Iterator[Finding]:
     step = config.ensemble_scheduling.step[index]
-    for field, side, tensors in (("input_map", "input", model.input), ("output_map", "output", model.output)):
+    for mapping, side, tensors in (("input_map", "input", model.input), ("output_map", "output", model.output)):
         known = [tensor.name for tensor in tensors]
-        for key in sorted(getattr(step, field)):
+        for key in sorted(getattr(step, mapping)):
             if key not in known:
                 near = schema.suggestion(key, known)
-                text = f"{step_name(config, index)}: {field} has key '{key}', which is not an {side} of the model{near}"
-                yield Finding(text, step_path(index, field, key), f"its {side}s: {', '.join(known) or 'none'}")
+                text = f"{step_name(config, index)}: {mapping} has key '{key}', which is not an {side} of the model{near}"
+                yield Finding(text, step_path(index, mapping, key), f"its {side}s: {', '.join(known) or 'none'}")
     for tensor in model.input:
         if tensor.name not in step.input_map and not tensor.optional:
             text = f"{step_name(config, index)}: input '{tensor.name}' of the model is not in input_map, and it is required"
@@ -125,30 +146,51 @@ def _compared(who: str, name: str, written: Mapping[str, _Use], use: _Use, path:
     types = [schema.enum_name(end.tensor, "data_type") for end in (source, use)]
     if types[0] != types[1]:
         yield Finding(f"{who}: tensor '{name}' is {types[0]} from {source.who}, but {types[1]} as {use.who}", path)
-    if len(source.shape) != len(use.shape) or any(
-        -1 not in pair and pair[0] != pair[1] for pair in zip(source.shape, use.shape)
-    ):
+    if not source.fits(use):
         shapes = f"has shape {shape.text(source.shape)} from {source.who}, but {shape.text(use.shape)} as {use.who}"
         batch = " (with the batch dimension where a model batches)" if len(source.shape) != len(use.shape) else ""
         yield Finding(f"{who}: tensor '{name}' {shapes}{batch}", path)
 
 
 def _decoupled_findings(config: Message, models: KnownModels) -> Iterator[Finding]:
-    """Yield the steps that would have to join the answers of two models which both answer any number of times."""
+    """Yield where the answers of two models would have to be joined which both answer any number of times. A model behind the
+    other is no such case: each of its answers belongs to one of the other's.
+    """
     steps = config.ensemble_scheduling.step
-    sources: dict[str, frozenset[int]] = {}
+    ways: dict[str, tuple[int, ...]] = {}
     for _ in steps:
         for index, step in enumerate(steps):
             model = models.configs.get(step.model_name)
-            own = frozenset({index} if model is not None and model.model_transaction_policy.decoupled else ())
-            joined = own.union(*(sources.get(name, frozenset()) for name in step.input_map.values()))
-            sources.update(dict.fromkeys(step.output_map.values(), joined))
+            own = (index,) if model is not None and model.model_transaction_policy.decoupled else ()
+            ways.update(dict.fromkeys(step.output_map.values(), (*_longest(step.input_map.values(), ways), *own)))
     for index, step in enumerate(steps):
-        from_steps = frozenset().union(*(sources.get(name, frozenset()) for name in step.input_map.values())) - {index}
-        if len(from_steps) > 1:
-            names = " and ".join(f"step {source + 1} (model '{steps[source].model_name}')" for source in sorted(from_steps))
+        names = _unlike(step.input_map.values(), ways, steps)
+        if names:
             text = f"{step_name(config, index)} reads tensors of more than one decoupled model: {names}"
             yield Finding(text, step_path(index), "let one of them answer once")
+    names = _unlike([tensor.name for tensor in config.output], ways, steps)
+    if names:
+        text = f"ensemble '{config.name}' has outputs of more than one decoupled model: {names}"
+        yield Finding(text, ("output",), "let one of them answer once")
+
+
+def _longest(tensors: Iterable[str], ways: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the longest list of decoupled steps that one of these tensors has come through."""
+    return max((ways.get(name, ()) for name in tensors), key=len, default=())
+
+
+def _unlike(tensors: Iterable[str], ways: Mapping[str, tuple[int, ...]], steps: Any) -> str:
+    """Return the names of the decoupled steps that these tensors have come through on different ways; "" if it is one way."""
+    found = {ways.get(name, ()) for name in tensors}
+    longest = max(found, key=len, default=())
+    if all(longest[: len(way)] == way for way in found):
+        return ""
+    sources = sorted({source for way in found for source in way})
+    return " and ".join(f"step {source + 1} (model '{steps[source].model_name}')" for source in sources)
+
+
+def _are_alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return len(one) == len(other) and all(-1 in pair or pair[0] == pair[1] for pair in zip(one, other))
 
 
 def _mapped(names: Mapping[str, str], tensors: Iterable[Any]) -> list[tuple[str, Any]]:

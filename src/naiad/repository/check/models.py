@@ -69,8 +69,13 @@ def _check_wiring(seen: _Seen) -> None:
     ]
     failed = {name: model.errors[0].text for name, model in models.items() if model.errors and model not in ensembles}
     configs = {name: model.config for name, model in models.items() if model.config is not None and name not in failed}
-    known = KnownModels(configs, {**failed, **seen.ambiguous})
+    known = KnownModels(configs, {**failed, **seen.ambiguous}, {name: _versions(models[name]) for name in configs})
     for model in (model for model in ensembles if model.source.namespace == seen.namespace):
         for finding in (*wiring_findings(model.config, known), *circular_findings(model.config, known)):
             model.add_error(finding)
             model.plans.clear()
+
+
+def _versions(model: CheckedModel) -> list[int]:
+    """Return the versions that would be served, as far as that is known."""
+    return [plan.version for plan in model.plans] or sorted(model.source.versions)

@@ -7,6 +7,7 @@ them. How a model is loaded is the manager's. Event loop thread only.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shutil
 from collections.abc import Callable, Coroutine, Mapping
@@ -62,6 +63,8 @@ class ModelControl:
         self._poller = Poller(PollHooks(self._look, self._load_polled, self._unload_polled), settings.poll_s)
         self._polling: asyncio.Task[None] | None = None
         self._startup: ScanResult = ScanResult({}, {})
+        if settings.mode == "explicit":
+            repository.ensembles.load_missing = lambda name: repository.load(name, partial(places.find, name))
 
     def announce(self, found: ScanResult) -> None:
         """Make known what is loaded at the start: of what was found all, or with explicit control what is named."""
@@ -86,8 +89,14 @@ class ModelControl:
             what = "removing what servers that were killed have left"
             self._begin(self._looking.run(what, upload_folders.remove_leftovers))
         budget = self._repository.budget
-        loads = [partial(self._load_quietly, key) for key in self._startup.sources]
-        await (asyncio.gather(*(load() for load in loads)) if budget is None else budget.start(loads))
+        loads = {key: partial(self._load_quietly, key) for key in self._startup.sources}
+        if budget is None:
+            await asyncio.gather(*(load() for load in loads.values()))
+        else:
+            # Ensembles take no memory, and wait for the models of their steps: not in the row of the others.
+            last = await self._looking.run("looking for ensembles", partial(_ensembles, self._startup.sources))
+            row = [load for key, load in loads.items() if key not in last]
+            await asyncio.gather(budget.start(row), *(loads[key]() for key in last))
         if self._settings.mode == "poll" and self._settings.poll_s:
             self._polling = self._loop.create_task(self._poller.run())
 
@@ -101,10 +110,13 @@ class ModelControl:
         else:
             await self._see_through(self._repository.load(name, partial(find, name)))
 
-    async def unload(self, name: str) -> None:
-        """See `InferenceService.unload_model`."""
+    async def unload(self, name: str, is_unload_dependents: bool = False) -> None:
+        """See `InferenceService.unload_model`. With dependents go the ensembles that need the model, and the models of its own
+        steps that no other ensemble needs.
+        """
         self._check(name)
-        keys = self._repository.keys_of(name) or [name]
+        names = [name, *self._repository.ensembles.related(name)] if is_unload_dependents else [name]
+        keys = [key for each in names for key in self._repository.keys_of(each) or [each]]
         await self._see_through(namesakes.change_all(map(self._repository.unload, keys)))
 
     async def index(self, is_ready_only: bool) -> list[IndexEntry]:
@@ -216,6 +228,16 @@ class ModelControl:
     def _unload_polled(self, key: str) -> None:
         _log.info("model '%s' is no longer in the repositories, or in two of them", key)
         self._begin(self._repository.unload(key))
+
+
+def _ensembles(sources: Mapping[str, ModelSource]) -> list[str]:
+    """Return the keys of the models whose config's text says that they are ensembles; what can't be read is none."""
+    found = []
+    for key, source in sources.items():
+        with contextlib.suppress(OSError):
+            if source.config_file is not None and b"ensemble_scheduling" in source.config_file.read_bytes():
+                found.append(key)
+    return found
 
 
 def _read_override(text: str) -> Any:
