@@ -42,6 +42,8 @@ def plan(
         is_decoupled=False,
         dynamic_batching=None,
         sequence_batching=None,
+        batch_inputs=(),
+        scattered_outputs={},
         instances=(InstancePlan(f"{name}_0", "CPU", -1, name),),
         parameters=parameters or {},
         metric_tags={},

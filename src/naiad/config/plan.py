@@ -122,6 +122,26 @@ class SequencePlan:
     minimum_slot_utilization: float = 0.0
 
 
+class BatchInputKind(Enum):
+    """What a tensor that is made of a batch tells of the requests in it."""
+
+    ELEMENT_COUNT = "BATCH_ELEMENT_COUNT"
+    ACCUMULATED_ELEMENT_COUNT = "BATCH_ACCUMULATED_ELEMENT_COUNT"
+    ACCUMULATED_ELEMENT_COUNT_WITH_ZERO = "BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO"
+    MAX_ELEMENT_COUNT_AS_SHAPE = "BATCH_MAX_ELEMENT_COUNT_AS_SHAPE"
+    ITEM_SHAPE = "BATCH_ITEM_SHAPE"
+    ITEM_SHAPE_FLATTEN = "BATCH_ITEM_SHAPE_FLATTEN"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInputPlan:
+    """A tensor of the model's that is made of the shapes that the input `source` has in a batch."""
+
+    kind: BatchInputKind
+    tensor: TensorPlan
+    source: str
+
+
 @dataclass(frozen=True, slots=True)
 class StepPlan:
     """One step of an ensemble: `inputs` are pairs of an input of its model and the ensemble's tensor for it, `outputs` the
@@ -172,6 +192,9 @@ class ModelPlan:
     is_decoupled: bool
     dynamic_batching: DynamicBatchingPlan | None
     sequence_batching: SequencePlan | None
+    batch_inputs: tuple[BatchInputPlan, ...]
+    scattered_outputs: Mapping[str, str]
+    """Outputs whose elements lie in one row for all requests of a batch, each with the input whose shapes it is cut by."""
     instances: tuple[InstancePlan, ...]
     parameters: Mapping[str, str]
     metric_tags: Mapping[str, str]
@@ -191,14 +214,27 @@ class ModelPlan:
         """Whether clients prepend a batch dimension."""
         return self.max_batch_size > 0
 
+    @property
+    def joins_ragged(self) -> bool:
+        """Whether inputs of different shapes go to the model as one row of elements."""
+        return bool(self.batch_inputs or self.scattered_outputs)
+
     def for_backend(self) -> ModelPlan:
-        """Return the plan as the model sees it: with the tensors that the sequence batcher adds and takes."""
-        batching = self.sequence_batching
-        if batching is None:
+        """Return the plan as the model sees it: with the tensors that are added for it and taken from it, and with one row of
+        elements in place of those that are joined although their shapes differ.
+        """
+        if self.sequence_batching is None and not self.joins_ragged:
             return self
-        added = [*(control.tensor for control in batching.controls), *(state.input for state in batching.states)]
-        taken = [state.output for state in batching.states if state.output.name not in self.outputs_by_name]
-        inputs, outputs = (*self.inputs, *added), (*self.outputs, *taken)
+        added, taken = [made.tensor for made in self.batch_inputs], []
+        if self.sequence_batching is not None:
+            states = self.sequence_batching.states
+            added += [control.tensor for control in self.sequence_batching.controls] + [state.input for state in states]
+            taken = [state.output for state in states if state.output.name not in self.outputs_by_name]
+        rows = {tensor.name for tensor in self.inputs if tensor.allow_ragged_batch} if self.joins_ragged else set()
+        inputs = tuple(_in_a_row(tensor) if tensor.name in rows else tensor for tensor in (*self.inputs, *added))
+        outputs = tuple(
+            _in_a_row(tensor) if tensor.name in self.scattered_outputs else tensor for tensor in (*self.outputs, *taken)
+        )
         return replace(
             self,
             inputs=inputs,
@@ -207,3 +243,7 @@ class ModelPlan:
             inputs_by_name={tensor.name: tensor for tensor in inputs},
             outputs_by_name={tensor.name: tensor for tensor in outputs},
         )
+
+
+def _in_a_row(tensor: TensorPlan) -> TensorPlan:
+    return replace(tensor, backend_shape=(-1,), has_reshape=False)

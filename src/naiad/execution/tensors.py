@@ -44,9 +44,7 @@ class BatchTensors:
             gathered = {name: array if array.flags.aligned else array.copy() for name, array in first.items()}
         else:
             gathered = {name: np.concatenate([request.inputs[name] for request in requests]) for name in first}
-        for plan in self._reshaped:
-            if plan.name in gathered:
-                gathered[plan.name] = reshape(gathered[plan.name], plan.dims, plan.backend_shape)
+        self._to_backend_shapes(gathered)
         return gathered
 
     def split(self, arrays: object, requests: Sequence[InferRequest]) -> list[list[OutputTensor]]:
@@ -60,8 +58,19 @@ class BatchTensors:
             raise internal(
                 f"model '{self._model}' returned a wrong result: a {found}, must be a mapping of output names to arrays"
             )
+        return self._split_rows(arrays, requests, [request.outputs for request in requests])
+
+    def _to_backend_shapes(self, gathered: dict[str, Array]) -> None:
+        for plan in self._reshaped:
+            if plan.name in gathered:
+                gathered[plan.name] = reshape(gathered[plan.name], plan.dims, plan.backend_shape)
+
+    def _split_rows(
+        self, arrays: Mapping[str, Array], requests: Sequence[InferRequest], wanted: Sequence[Sequence[str]]
+    ) -> list[list[OutputTensor]]:
+        """Return of each request's rows the outputs that `wanted` names for it."""
         if len(requests) == 1:
-            return [self._whole(arrays, requests[0])]
+            return [self._whole(arrays, requests[0], wanted[0])]
         rows = sum(request.batch_size for request in requests)
         checked = {
             name: self._checker.check_array(self._outputs[name], array, rows)
@@ -70,16 +79,16 @@ class BatchTensors:
         }
         answers = []
         start = 0
-        for request in requests:
+        for request, names in zip(requests, wanted):
             end = start + request.batch_size
-            answers.append(self._rows(checked, request, start, end))
+            answers.append(self._rows(checked, names, start, end))
             start = end
         return answers
 
-    def _rows(self, checked: Mapping[str, Array], request: InferRequest, start: int, end: int) -> list[OutputTensor]:
-        """Return the outputs of a request that has the rows from `start` to `end` of a batch."""
+    def _rows(self, checked: Mapping[str, Array], names: Sequence[str], start: int, end: int) -> list[OutputTensor]:
+        """Return the outputs `names` of a request that has the rows from `start` to `end` of a batch."""
         answers = []
-        for name in request.outputs:
+        for name in names:
             array = checked.get(name)
             if array is not None:
                 answers.append(OutputTensor(name, self._outputs[name].datatype, array[start:end]))
@@ -87,10 +96,10 @@ class BatchTensors:
                 raise self._checker.missing(name)
         return answers
 
-    def _whole(self, arrays: Mapping[str, Array], request: InferRequest) -> list[OutputTensor]:
-        """Return the outputs of a batch of one request: the arrays themselves."""
+    def _whole(self, arrays: Mapping[str, Array], request: InferRequest, names: Sequence[str]) -> list[OutputTensor]:
+        """Return the outputs `names` of a batch of one request: the arrays themselves."""
         answers = []
-        for name in request.outputs:
+        for name in names:
             array = arrays.get(name)
             if array is not None:
                 plan = self._outputs[name]

@@ -27,6 +27,7 @@ from naiad.execution.process.codec.encode import BatchEncoder
 from naiad.execution.process.context import ProcessContext, WorkerHost, WorkerLimits
 from naiad.execution.process.instance import ProcessInstance
 from naiad.execution.process.life.start import StartedWorker
+from naiad.execution.ragged import RaggedTensors
 from naiad.execution.tensors import BatchTensors
 from naiad.execution.thread import ExecutionContext, ThreadInstance
 from naiad.execution.threads import ThreadPool
@@ -314,9 +315,10 @@ class Model:
                 ResponseDecoder(plan, OutputChecker(plan)),
                 self,
             )
+        tensors = RaggedTensors if plan.joins_ragged else BatchTensors
         return ExecutionContext(
             plan,
-            BatchTensors(plan, may_omit_outputs=getattr(loaded.backend, "may_omit_outputs", False)),
+            tensors(plan, may_omit_outputs=getattr(loaded.backend, "may_omit_outputs", False)),
             self.statistics,
             self.placement,
             runtime.pool,

@@ -201,3 +201,28 @@ def test_the_server_ends_well_with_sequences_under_way(tmp_path, serve):
     server = serve(tmp_path)
     assert client_of(server, "count").ask(1, 1, "S") == [1]
     assert server.stop() == 0
+
+
+@pytest.mark.parametrize("protocol", CLIENTS)
+def test_sequences_that_nobody_ends_free_their_slots(tmp_path, serve, protocol):
+    """Case 06: 50 are begun on two slots, half of their clients go; a proper one then runs as ever."""
+    batching = f"max_sequence_idle_microseconds: 30000 direct {{ }} {sequence_models.CONTROLS}"
+    sequence_models.count(tmp_path, batching, instance_count=2, max_batch_size=1)
+    server = serve(tmp_path)
+    answers: list[list[float]] = []
+
+    def begin(number: int) -> None:
+        client = client_of(server, "count", protocol)
+        answers.append(client.ask(number, 1, "S"))
+        if number % 2:
+            client.triton.close()
+
+    threads = [threading.Thread(target=begin, args=(number,)) for number in range(100, 150)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [[1]] * 50
+    client = client_of(server, "count", protocol)
+    assert [client.ask(7, value, flags) for value, flags in ((1, "S"), (2, ""), (3, "E"))] == [[1], [3], [6]]
+    assert "inference request for sequence 7 to model 'count' must specify the START flag" in refusal(client, 7)

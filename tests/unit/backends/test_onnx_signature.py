@@ -148,4 +148,4 @@ def test_ragged_batches_are_refused_since_a_batch_is_one_tensor(tmp_path: Path):
     plan = _plan([4], max_batch_size=8)
     inputs = [plan.inputs[0], replace(plan.inputs[1], allow_ragged_batch=True)]
     text = _refusal(plans.plan(inputs, list(plan.outputs), 8), _save(onnx_models.sum_and_difference(), tmp_path))
-    assert "allow_ragged_batch isn't supported for ONNX models (input b)" in text
+    assert "allow_ragged_batch (input b) needs a batch_input or batch_output for ONNX models" in text

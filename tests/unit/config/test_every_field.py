@@ -7,7 +7,7 @@ import pytest
 
 from naiad.config import schema
 from naiad.config.compile.unused import UNUSED_FIELDS, unused_fields
-from naiad.config.validate.unbuilt import refuse_unbuilt, refuse_unbuilt_scheduling
+from naiad.config.validate.unbuilt import refuse_unbuilt_scheduling
 from naiad.errors import Code, InferenceServerError
 from naiad.proto import message_class
 
@@ -64,7 +64,7 @@ ONLY_INFORMS = (
 """By right without effect: the layout of an image is for clients, pinned memory is a hint that a CPU has no use for, and states
 are arrays of their own, which may grow.
 """
-REFUSED = ("sequence_batching.iterative_sequence", "batch_input", "batch_output")
+REFUSED = ("sequence_batching.iterative_sequence",)
 
 
 def leaves(descriptor, prefix=""):
@@ -121,7 +121,7 @@ def set_field(message, names):
 
 def config_with(leaf):
     config = message_class("inference.ModelConfig")()
-    config.backend = "identity"
+    config.backend = "python" if leaf.startswith("batch_") else "identity"
     set_field(config, leaf.split("."))
     return config
 
@@ -135,9 +135,8 @@ def test_a_field_without_effect_is_named_in_a_warning(leaf):
 
 @pytest.mark.parametrize("leaf", [leaf for leaf in LEAVES if groups_of(leaf) == ["refused"]])
 def test_a_field_that_can_not_be_ignored_is_refused(leaf):
-    is_scheduler = leaf.split(".")[0] == "sequence_batching"
     with pytest.raises(InferenceServerError) as caught:
-        (refuse_unbuilt_scheduling if is_scheduler else refuse_unbuilt)(config_with(leaf))
+        refuse_unbuilt_scheduling(config_with(leaf))
     assert caught.value.code is Code.UNIMPLEMENTED
     assert leaf.split(".")[0] in caught.value.message
 
@@ -145,6 +144,14 @@ def test_a_field_that_can_not_be_ignored_is_refused(leaf):
 @pytest.mark.parametrize("leaf", [*DOES_SOMETHING, *ONLY_INFORMS])
 def test_a_field_that_does_something_is_not_warned_about(leaf):
     assert unused_fields(config_with(leaf)) == []
+
+
+@pytest.mark.parametrize("leaf", ["batch_input.kind", "batch_output.kind"])
+def test_what_tells_where_requests_lie_is_for_engines_that_join_them(leaf):
+    config = config_with(leaf)
+    assert unused_fields(config) == [leaf.split(".")[0]]
+    config.backend = "onnxruntime"
+    assert unused_fields(config) == []
 
 
 @pytest.mark.parametrize("field", ["graph", "execution_accelerators"])

@@ -66,12 +66,16 @@ def check_plan(plan: ModelPlan, session: Session) -> ModelSignature:
 
 
 def _refuse_ragged(plan: ModelPlan) -> None:
-    """A batch is one tensor here, and tensors of different shapes can't be joined into one."""
+    """A batch is one tensor here: without something that tells the model where each request lies, different shapes can't be
+    joined.
+    """
+    if plan.joins_ragged:
+        return
     ragged = [tensor.name for tensor in plan.inputs if tensor.allow_ragged_batch]
     if ragged:
         raise invalid_argument(
-            f"model '{plan.name}': allow_ragged_batch isn't supported for ONNX models (input {', '.join(ragged)}); without it, "
-            f"requests of equal shapes are batched"
+            f"model '{plan.name}': allow_ragged_batch (input {', '.join(ragged)}) needs a batch_input or batch_output for ONNX "
+            f"models, which get all elements of a batch in one row; without it, requests of equal shapes are batched"
         )
 
 

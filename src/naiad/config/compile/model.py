@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from naiad.config.compile.batch_tensors import batch_input_plans, scattered_outputs
 from naiad.config.compile.instances import instance_plans
 from naiad.config.compile.scheduling import dynamic_batching_plan, ensemble_plan
 from naiad.config.compile.sequences import sequence_plan
@@ -35,6 +36,8 @@ def compile_plan(config: Message, *, version: int, directory: Path, version_dire
         is_decoupled=config.model_transaction_policy.decoupled,
         dynamic_batching=dynamic_batching_plan(config, inputs),
         sequence_batching=sequence_plan(config, inputs, directory),
+        batch_inputs=tuple(batch_input_plans(config)),
+        scattered_outputs=scattered_outputs(config),
         instances=instance_plans(config),
         parameters=parameters,
         metric_tags=dict(config.metric_tags),

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from naiad.config import schema
+from naiad.config.compile.batch_tensors import sees_requests_apart
 from naiad.proto import Message
 
 UNUSED_FIELDS = (
@@ -33,7 +34,10 @@ UNUSED_FIELDS = (
     "model_warmup",
     "model_operations",
     "model_metrics",
+    "batch_input",
+    "batch_output",
 )
+_USED_BY_ENGINES = frozenset({"batch_input", "batch_output"})
 _USED_BY_ONNX = frozenset({"optimization.graph", "optimization.execution_accelerators"})
 
 
@@ -43,7 +47,11 @@ def unused_fields(config: Message) -> list[str]:
 
 
 def _is_used_by_backend(config: Message, path: str) -> bool:
-    """Return whether the model's own backend acts on it: ONNX Runtime on how graphs run, Python-based ones on their runtime."""
+    """Return whether the model's own backend acts on it: ONNX Runtime on how graphs run, Python-based ones on their runtime,
+    engines that get a batch as one tensor on what tells them where each request lies.
+    """
+    if path in _USED_BY_ENGINES:
+        return not sees_requests_apart(config)
     if path in _USED_BY_ONNX:
         return bool(config.backend == "onnxruntime")
     return bool(path == "runtime" and config.runtime == "model.py")

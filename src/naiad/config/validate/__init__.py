@@ -12,7 +12,7 @@ from naiad.config.validate.scheduling import scheduling_findings
 from naiad.config.validate.sequences import sequence_findings
 from naiad.config.validate.tensors import tensor_findings
 from naiad.config.validate.traffic import traffic_findings
-from naiad.config.validate.unbuilt import refuse_unbuilt, refuse_unbuilt_scheduling
+from naiad.config.validate.unbuilt import refuse_unbuilt_scheduling
 from naiad.proto import Message
 
 __all__ = [
@@ -34,7 +34,6 @@ def validate(config: Message, model_name: str, *, gpu_count: int = 0) -> None:
     """
     refuse_unbuilt_scheduling(config)
     refuse(all_findings(config, model_name, gpu_count=gpu_count))
-    refuse_unbuilt(config)
 
 
 def all_findings(config: Message, model_name: str, *, gpu_count: int = 0) -> list[Finding]:

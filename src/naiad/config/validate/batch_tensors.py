@@ -14,7 +14,8 @@ _ALLOWED_TYPES = ("TYPE_INT32", "TYPE_FP32")
 def batch_tensor_findings(config: Message) -> Iterator[Finding]:
     """Yield a text for each mistake."""
     inputs = {tensor.name for tensor in config.input}
-    outputs = {tensor.name for tensor in config.output}
+    types = {tensor.name: schema.enum_name(tensor, "data_type") for tensor in config.output}
+    outputs = set(types)
     for index, batch_input in enumerate(config.batch_input):
         path: FieldPath = ("batch_input", index)
         for text in (*_source_texts(config.name, "batch input", batch_input, inputs), *_type_texts(config.name, batch_input)):
@@ -28,6 +29,9 @@ def batch_tensor_findings(config: Message) -> Iterator[Finding]:
             if target not in outputs:
                 text = f"batch output '{target}' is not an output of the model, allowed: {_list(outputs)} for {config.name}"
                 yield Finding(text, where)
+            elif types[target] == "TYPE_STRING":
+                text = f"batch output '{target}' has data_type TYPE_STRING, which can't be cut by an input's shapes"
+                yield Finding(f"{text} for {config.name}", where)
             if target in targets:
                 yield Finding(f"output '{target}' can be the target of one batch output only for {config.name}", where)
             targets.add(target)

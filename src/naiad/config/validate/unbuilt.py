@@ -8,8 +8,6 @@ from __future__ import annotations
 from naiad.errors import unimplemented
 from naiad.proto import Message
 
-_BLOCKS = ("batch_input", "batch_output")
-
 
 def refuse_unbuilt_scheduling(config: Message) -> None:
     """Raise UNIMPLEMENTED for a scheduler that isn't built yet."""
@@ -17,10 +15,3 @@ def refuse_unbuilt_scheduling(config: Message) -> None:
     if choice == "sequence_batching" and config.sequence_batching.iterative_sequence:
         name = "sequence_batching.iterative_sequence"
         raise unimplemented(f"model '{config.name}': {name} isn't built yet, the model can't be loaded")
-
-
-def refuse_unbuilt(config: Message) -> None:
-    """Raise UNIMPLEMENTED for any other block that isn't built yet: tensors made from a batch."""
-    used = [name for name in _BLOCKS if getattr(config, name)]
-    if used:
-        raise unimplemented(f"model '{config.name}': {', '.join(used)} isn't built yet, the model can't be loaded")

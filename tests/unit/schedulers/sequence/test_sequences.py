@@ -538,3 +538,22 @@ def test_sequences_end_where_they_began_while_a_successor_takes_the_new_ones(str
     old.finish()
     assert (old.ids(), idle, new.scheduler._predecessors) == ([[1]] * 3, [True], [])
     assert "START" in new.refusal(1).message
+
+
+@BOTH
+def test_ten_thousand_abandoned_sequences_leave_nothing_and_no_timer(strategy: str) -> None:
+    """Case 06: state that only a well-behaved client frees."""
+    setup = Setup(strategy, instance_count=2, max_batch_size=1)
+    for number in range(10_000):
+        setup.send(number + 1, "S")
+        if number % 100 == 99:
+            for _ in range(50):
+                setup.finish_all()
+                setup.clock.advance(SECOND)
+    scheduler = setup.scheduler
+    assert (scheduler.sequence_count(), scheduler.backlog_count(), scheduler.pending_count()) == (0, 0, 0)
+    turns, made = setup.clock.turns_run, setup.clock.timers_made
+    setup.clock.advance(3600 * SECOND)
+    assert setup.clock.turns_run == turns
+    assert setup.clock.timers_made <= made + 1
+    assert setup.clock.timer_count() == 0
