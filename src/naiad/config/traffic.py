@@ -38,6 +38,11 @@ class TrafficSettings:
     shadow: Mapping[int, float]
     max_shadow_in_flight: int = DEFAULT_SHADOW_IN_FLIGHT
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether they say nothing: the latest version answers all, and nothing is copied."""
+        return not (self.weights or self.shadow)
+
     def to_json(self) -> dict[str, Any]:
         """Return the form that `read_traffic` reads."""
         return {
@@ -45,6 +50,9 @@ class TrafficSettings:
             "shadow": {str(version): share for version, share in self.shadow.items()},
             "max_shadow_in_flight": self.max_shadow_in_flight,
         }
+
+
+NO_TRAFFIC = TrafficSettings({}, {})
 
 
 def traffic_of(parameters: Mapping[str, str]) -> TrafficSettings | None:

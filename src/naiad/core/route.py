@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from naiad.core.validate import CallValidator
+from naiad.core.validate import CallValidator, CheckedCall
 from naiad.repository.model import Model
 from naiad.request.call import InferCall
-from naiad.request.request import InferRequest
 
 
 class Traffic(Protocol):
@@ -19,10 +18,11 @@ class Traffic(Protocol):
     def choose(self, call: InferCall) -> Route:
         """Return the route of the version that is to answer `call`."""
 
-    def copy(self, request: InferRequest, route: Route, *, has_regions: bool) -> None:
-        """Send copies of `request`, accepted by `route`, to the versions on trial. Never raises, never waits.
+    def copy(self, call: InferCall, checked: CheckedCall, route: Route, *, has_regions: bool) -> None:
+        """Send copies of `call`, which `route` has `checked` and accepted, to the versions on trial. Never raises, never waits.
 
-        `has_regions` is whether tensors of it are in memory that its client may change.
+        The accepted request itself belongs to its scheduler by now. `has_regions` is whether tensors are in memory that the
+        client may change.
         """
 
 

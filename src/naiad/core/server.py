@@ -154,7 +154,7 @@ class InferenceServer:
             model.statistics.record_refusal()
             raise error from None
         if traffic is not None:
-            traffic.copy(request, route, has_regions=has_regions)
+            traffic.copy(call, checked, route, has_regions=has_regions)
         return request
 
     def is_live(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from naiad.config.traffic import TrafficSettings, read_traffic
+from naiad.config.traffic import NO_TRAFFIC, TrafficSettings, read_traffic
 from naiad.core.region_sink import RunOnThread
 from naiad.core.route import Route
 from naiad.core.traffic.policy import Split
@@ -43,7 +43,7 @@ class TrafficControl:
         return {
             "model": name,
             "source": source,
-            **(settings or TrafficSettings({}, {})).to_json(),
+            **(settings or NO_TRAFFIC).to_json(),
             "shares": {str(version): share for version, share in _shares(ready).items()},
         }
 
@@ -72,23 +72,17 @@ class TrafficControl:
 
         Raises what the latest version says when none of the weighted ones is ready.
         """
-        models = self._repository.loaded(name)
-        settings, _ = self._settings(name)
-        if settings is None or not (models and (settings.weights or settings.shadow)):
+        models, settings = self._repository.loaded(name), self._settings(name)[0]
+        state = self._states.get(name)
+        if not models or ((settings is None or settings.is_empty) and not (state and state.sequences)):
             return None
-        ready = _ready(models, settings)
-        routes = {version: route_of(name, str(version)) for version in ready}
-        if not routes:
-            latest = route_of(name, "")
-            routes = {latest.model.plan.version: latest}
-        shadow_routes = {
-            model.plan.version: route_of(name, str(model.plan.version))
-            for model in models
-            if model.plan.version in settings.shadow and not model.refusal
-        }
-        split = Split(ready) if ready else None
-        shared = SharedRoutes(self._state(name), settings, split, routes, shadow_routes, self._draw)
-        return Route(next(iter(routes.values())).model, shared)
+        settings = settings or NO_TRAFFIC
+        weights = _ready(models, settings)
+        routes = {model.plan.version: route_of(name, str(model.plan.version)) for model in models if not model.refusal}
+        latest = models[-1].plan.version if weights else route_of(name, "").model.plan.version
+        split = Split(weights) if weights else None
+        shared = SharedRoutes(self._state(name), settings, routes, split, latest, self._draw)
+        return Route(models[-1], shared)
 
     def stop(self) -> None:
         """Give up all copies of requests and make no more: nobody waits for them."""

@@ -42,9 +42,6 @@ class Split:
             key=lambda item: -math.log(1 - sequence_point(sequence_id, f"split {item[0]}")) / item[1],
         )[0]
 
-    def __contains__(self, version: int) -> bool:
-        return version in self._versions
-
     def shares(self) -> dict[int, float]:
         """Return the part of the requests that each version gets; together 1."""
         return {version: weight / self._bounds[-1] for version, weight in zip(self._versions, self._weights)}

@@ -14,8 +14,8 @@ from naiad.core.route import Route
 from naiad.core.traffic.policy import Split, sequence_point
 from naiad.core.traffic.sequences import OpenSequences
 from naiad.core.traffic.shadow import ShadowRequests, ShadowResult
+from naiad.core.validate import CheckedCall
 from naiad.request.call import InferCall
-from naiad.request.request import InferRequest
 
 Draw = Callable[[], float]
 """Returns a number, 0 <= number < 1, another each time."""
@@ -35,56 +35,56 @@ class ModelTraffic:
 
 
 class SharedRoutes:
-    """See `core.route.Traffic`. `routes` are by version: those that share the requests, all in `split`; without a split the one
-    that answers all of them. `shadow_routes` are those of the versions with copies that are loaded.
+    """See `core.route.Traffic`. `routes` has all versions that take requests, `split` shares what names no version among some
+    of them; without a split `latest` answers all.
     """
 
-    __slots__ = ("_draw", "_only", "_routes", "_settings", "_shadow_routes", "_split", "_state")
+    __slots__ = ("_begin", "_draw", "_latest", "_routes", "_settings", "_split", "_state")
 
     def __init__(
         self,
         state: ModelTraffic,
         settings: TrafficSettings,
-        split: Split | None,
         routes: Mapping[int, Route],
-        shadow_routes: Mapping[int, Route],
+        split: Split | None,
+        latest: int,
         draw: Draw,
     ) -> None:
         self._state = state
         self._settings = settings
-        self._split = split
         self._routes = routes
-        self._only = next(iter(routes))
-        self._shadow_routes = shadow_routes
+        self._split = split
+        self._latest = latest
+        self._begin = (lambda _: latest) if split is None else split.for_sequence
         self._draw = draw
 
     def choose(self, call: InferCall) -> Route:
         """See `Traffic.choose`."""
         state, split = self._state, self._split
-        if split is None:
-            version = self._only
-        elif call.sequence_id:
+        if call.sequence_id:
             version = state.sequences.choose(
-                call.sequence_id, split, is_start=call.is_sequence_start, is_end=call.is_sequence_end
+                call.sequence_id, self._begin, self._routes, is_start=call.is_sequence_start, is_end=call.is_sequence_end
             )
+        elif split is None:
+            version = self._latest
         else:
             version = split.at(self._draw())
         state.request_counts[version] += 1
         return self._routes[version]
 
-    def copy(self, request: InferRequest, route: Route, *, has_regions: bool) -> None:
+    def copy(self, call: InferCall, checked: CheckedCall, route: Route, *, has_regions: bool) -> None:
         """See `Traffic.copy`. Of a sequence all requests are copied or none."""
-        settings, shadow, sequence = self._settings, self._state.shadow, request.sequence
+        settings, shadow, sequence_id = self._settings, self._state.shadow, call.sequence_id
         for version, share in settings.shadow.items():
             if version == route.model.plan.version:
                 continue
-            point = self._draw() if sequence is None else sequence_point(sequence.id, f"shadow {version}")
+            point = sequence_point(sequence_id, f"shadow {version}") if sequence_id else self._draw()
             if point >= share:
                 continue
-            copies_to = self._shadow_routes.get(version)
+            copies_to = self._routes.get(version)
             if has_regions:
                 shadow.count(version, ShadowResult.SKIPPED)
             elif copies_to is None:
                 shadow.count(version, ShadowResult.REFUSED)
             else:
-                shadow.send(request, copies_to, settings.max_shadow_in_flight)
+                shadow.send(call, checked, copies_to, settings.max_shadow_in_flight)

@@ -1,11 +1,13 @@
 """Which version has which open sequence.
 
-Owns that memory, which is bounded: a sequence that was pushed out, or whose version is gone, goes where its id says.
+Owns that memory, which is bounded: a sequence that was pushed out, or whose version is gone, goes where new ones go.
 """
 
 from __future__ import annotations
 
-from naiad.core.traffic.policy import SequenceId, Split
+from collections.abc import Callable, Container
+
+from naiad.core.traffic.policy import SequenceId
 
 MOST_OPEN = 10_000
 
@@ -18,11 +20,24 @@ class OpenSequences:
     def __init__(self) -> None:
         self._version_of: dict[SequenceId, int] = {}
 
-    def choose(self, sequence_id: SequenceId, split: Split, *, is_start: bool, is_end: bool) -> int:
-        """Return the version for a request of a sequence: one that is open stays where it is as long as `split` has that."""
+    def __len__(self) -> int:
+        return len(self._version_of)
+
+    def choose(
+        self,
+        sequence_id: SequenceId,
+        begin: Callable[[SequenceId], int],
+        ready: Container[int],
+        *,
+        is_start: bool,
+        is_end: bool,
+    ) -> int:
+        """Return the version for a request of a sequence: one that is open stays where it is as long as its version is `ready`,
+        whatever the weights have become; others go where `begin` says.
+        """
         version = None if is_start else self._version_of.get(sequence_id)
-        if version is None or version not in split:
-            version = split.for_sequence(sequence_id)
+        if version is None or version not in ready:
+            version = begin(sequence_id)
         if is_end:
             self._version_of.pop(sequence_id, None)
             return version

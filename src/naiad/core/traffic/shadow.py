@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
-
-import numpy as np
+from typing import cast
 
 from naiad.core.region_sink import Completion, RunOnThread
 from naiad.core.route import Route
+from naiad.core.validate import CheckedCall
 from naiad.errors import Code, InferenceServerError
-from naiad.request.request import InferRequest
+from naiad.request.call import InferCall
+from naiad.request.request import InferRequest, Sequence
 from naiad.request.responder import Responder
 from naiad.request.response import InferResponse
-
-Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 # Copying as much takes some 0.1 ms.
 INLINE_BYTES = 1 << 20
@@ -47,6 +46,7 @@ class ShadowRequests:
     def __init__(self, run_on_thread: RunOnThread) -> None:
         self._run_on_thread = run_on_thread
         self._in_flight: dict[_ShadowSink, InferRequest | None] = {}
+        self._waiting: deque[_Waiting] = deque()
         self._is_stopped = False
         self.counts: Counter[tuple[int, ShadowResult]] = Counter()
 
@@ -59,19 +59,22 @@ class ShadowRequests:
         """Count a copy that wasn't made."""
         self.counts[version, result] += 1
 
-    def send(self, request: InferRequest, route: Route, limit: int) -> None:
-        """Send a copy of an accepted request to `route`, unless `limit` of them are in flight."""
+    def send(self, call: InferCall, checked: CheckedCall, route: Route, limit: int) -> None:
+        """Send a copy of an accepted call to `route`, unless `limit` of them are in flight. Copies keep the order of calls."""
         version = route.model.plan.version
         if len(self._in_flight) >= limit or self._is_stopped:
             self.count(version, ShadowResult.DROPPED)
             return
         sink = _ShadowSink(version, self._end)
         self._in_flight[sink] = None
-        size_bytes = sum([array.nbytes for array in request.inputs.values() if not array.dtype.hasobject])
-        if size_bytes <= INLINE_BYTES:
-            self._enqueue(request, _copied(request.inputs), route, sink)
+        size_bytes = sum([array.nbytes for array in checked.inputs.values() if not array.dtype.hasobject])
+        if size_bytes > INLINE_BYTES:
+            waiting = _Waiting(call, None, route, sink)
+            self._run_on_thread(lambda: self._copy_on_thread(checked, waiting))
         else:
-            self._run_on_thread(lambda: self._copy_on_thread(request, route, sink))
+            waiting = _Waiting(call, _copied(checked), route, sink)
+        self._waiting.append(waiting)
+        self._send_copied()
 
     def stop(self) -> None:
         """Give up all copies and make no more: the server ends, and nobody waits for them."""
@@ -80,42 +83,70 @@ class ShadowRequests:
             if request is not None:
                 request.cancel()
 
-    def _copy_on_thread(self, request: InferRequest, route: Route, sink: _ShadowSink) -> Completion:
+    def _copy_on_thread(self, checked: CheckedCall, waiting: _Waiting) -> Completion:
         """On a thread: copy what is large; what is returned goes on on the loop's."""
         try:
-            inputs = _copied(request.inputs)
+            copied = _copied(checked)
         except MemoryError:
-            return lambda: self._end(sink, ShadowResult.DROPPED)
-        return lambda: self._enqueue(request, inputs, route, sink)
+            return lambda: self._give_up(waiting)
 
-    def _enqueue(self, request: InferRequest, inputs: Arrays, route: Route, sink: _ShadowSink) -> None:
-        if self._is_stopped:
-            self._end(sink, ShadowResult.DROPPED)
-            return
+        def go_on() -> None:
+            waiting.copied = copied
+            self._send_copied()
+
+        return go_on
+
+    def _give_up(self, waiting: _Waiting) -> None:
+        self._waiting.remove(waiting)
+        self._end(waiting.sink, ShadowResult.DROPPED)
+        self._send_copied()
+
+    def _send_copied(self) -> None:
+        """Send what is copied, up to the first that isn't."""
+        while self._waiting and self._waiting[0].copied is not None:
+            waiting = self._waiting.popleft()
+            if self._is_stopped:
+                self._end(waiting.sink, ShadowResult.DROPPED)
+            else:
+                self._enqueue(waiting.call, cast(CheckedCall, waiting.copied), waiting.route, waiting.sink)
+
+    def _enqueue(self, call: InferCall, checked: CheckedCall, route: Route, sink: _ShadowSink) -> None:
         statistics, now_ns = route.model.statistics, time.monotonic_ns()
-        copy = InferRequest(inputs, request.outputs, request.batch_size, Responder(sink, statistics, now_ns), now_ns)
-        copy.id = request.id
-        copy.parameters = request.parameters
-        copy.priority = request.priority
-        copy.timeout_us = request.timeout_us
-        copy.sequence = request.sequence
+        responder = Responder(sink, statistics, now_ns)
+        copy = InferRequest(checked.inputs, checked.outputs, checked.batch_size, responder, now_ns)
+        copy.id = call.id
+        copy.parameters = call.parameters
+        copy.priority = call.priority
+        copy.timeout_us = call.timeout_us
+        if call.sequence_id:
+            copy.sequence = Sequence(call.sequence_id, call.is_sequence_start, call.is_sequence_end)
         self._in_flight[sink] = copy
         try:
             route.model.enqueue(copy)
         except InferenceServerError:
-            copy.responder.refuse()
+            responder.refuse()
             statistics.record_refusal()
             self._end(sink, ShadowResult.REFUSED)
         except Exception:
             # The request that was copied has been accepted and must not hear of a fault here.
             _log.exception("a copy for version %d of model '%s' failed by a fault of the server", sink.version, _name(route))
-            copy.responder.refuse()
+            responder.refuse()
             self._end(sink, ShadowResult.FAILURE)
 
     def _end(self, sink: _ShadowSink, result: ShadowResult) -> None:
         if sink in self._in_flight:
             del self._in_flight[sink]
             self.count(sink.version, result)
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A copy that is still to be sent; `copied` is None while its inputs are being copied."""
+
+    call: InferCall
+    copied: CheckedCall | None
+    route: Route
+    sink: _ShadowSink
 
 
 class _ShadowSink:
@@ -141,12 +172,13 @@ class _ShadowSink:
         return True
 
 
-def _copied(inputs: Arrays) -> dict[str, np.ndarray[Any, Any]]:
-    """Return arrays of their own: the originals may lie in a block that another process waits to have back.
+def _copied(checked: CheckedCall) -> CheckedCall:
+    """Return the same with arrays of their own: the originals may lie in a block that another process waits to have back.
 
     Strings are elements of their own already.
     """
-    return {name: array if array.dtype.hasobject else array.copy() for name, array in inputs.items()}
+    inputs = {name: array if array.dtype.hasobject else array.copy() for name, array in checked.inputs.items()}
+    return replace(checked, inputs=inputs)
 
 
 def _name(route: Route) -> str:

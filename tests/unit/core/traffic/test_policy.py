@@ -52,28 +52,30 @@ def test_an_integer_and_its_digits_are_two_sequences_and_points_are_spread():
     assert 400 < sum(point < 0.5 for point in points) < 600
 
 
-def test_an_open_sequence_stays_where_it_is_when_weights_change():
-    sequences = OpenSequences()
-    number = next(number for number in range(100) if Split({1: 1, 2: 1}).for_sequence(number) == 1)
-    assert sequences.choose(number, Split({1: 1, 2: 1}), is_start=True, is_end=False) == 1
-    late = Split({1: 1e-9, 2: 1})
-    assert late.for_sequence(number) == 2
-    assert sequences.choose(number, late, is_start=False, is_end=True) == 1
-    assert sequences.choose(number, late, is_start=True, is_end=False) == 2
+def test_an_open_sequence_stays_where_it_is_whatever_the_weights_have_become():
+    sequences, ready = OpenSequences(), {1, 2}
+    assert sequences.choose("s", lambda _: 1, ready, is_start=True, is_end=False) == 1
+    assert sequences.choose("s", lambda _: 2, ready, is_start=False, is_end=False) == 1
+    assert sequences.choose("s", lambda _: 2, ready, is_start=False, is_end=True) == 1
+    assert len(sequences) == 0
+    assert sequences.choose("s", lambda _: 2, ready, is_start=False, is_end=False) == 2
+    assert sequences.choose("s", lambda _: 1, ready, is_start=True, is_end=False) == 1
 
 
 def test_a_sequence_moves_when_its_version_is_gone():
     sequences = OpenSequences()
-    sequences.choose("s", Split({1: 1}), is_start=True, is_end=False)
-    assert sequences.choose("s", Split({2: 1}), is_start=False, is_end=False) == 2
+    sequences.choose("s", lambda _: 1, {1, 2}, is_start=True, is_end=False)
+    assert sequences.choose("s", lambda _: 2, {2}, is_start=False, is_end=False) == 2
+    assert sequences.choose("s", lambda _: 1, {1, 2}, is_start=False, is_end=False) == 2
 
 
-def test_the_memory_of_sequences_is_bounded_and_a_forgotten_one_goes_where_its_id_says():
-    sequences, split = OpenSequences(), Split({1: 1, 2: 1})
-    for number in range(MOST_OPEN + 100):
-        sequences.choose(number, split, is_start=True, is_end=False)
-    assert len(sequences._version_of) == MOST_OPEN
-    assert sequences.choose(0, split, is_start=False, is_end=False) == split.for_sequence(0)
+def test_the_memory_of_sequences_is_bounded_and_the_oldest_is_forgotten():
+    sequences = OpenSequences()
+    for number in range(MOST_OPEN + 1):
+        sequences.choose(number, lambda _: 1, {1, 2}, is_start=True, is_end=False)
+    assert len(sequences) == MOST_OPEN
+    assert sequences.choose(1, lambda _: 2, {1, 2}, is_start=False, is_end=False) == 1
+    assert sequences.choose(0, lambda _: 2, {1, 2}, is_start=False, is_end=False) == 2
 
 
 def test_settings_are_read_with_versions_ascending_and_zeros_left_out():

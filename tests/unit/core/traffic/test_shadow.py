@@ -11,11 +11,11 @@ from naiad.config.traffic import TrafficSettings
 from naiad.core.traffic.policy import Split, sequence_point
 from naiad.core.traffic.routes import ModelTraffic, SharedRoutes
 from naiad.core.traffic.shadow import INLINE_BYTES, ShadowRequests, ShadowResult
+from naiad.core.validate import CheckedCall
 from naiad.errors import internal, unavailable
 from naiad.observability.statistics import ModelStatistics
 from naiad.request.call import InferCall
 from naiad.request.request import InferRequest, Sequence
-from naiad.request.responder import Responder
 
 
 class Version:
@@ -32,20 +32,6 @@ class Version:
         if self.fault is not None:
             raise self.fault
         self.requests.append(request)
-
-
-class Sink:
-    def __init__(self) -> None:
-        self.heard: list[object] = []
-
-    def send(self, response, is_final):
-        self.heard.append(response)
-
-    def fail(self, error):
-        self.heard.append(error)
-
-    def when_writable(self, callback):
-        return True
 
 
 class Thread:
@@ -79,22 +65,18 @@ def version() -> Version:
     return Version(3)
 
 
-def request_of(array: np.ndarray, sink: Sink | None = None) -> InferRequest:
-    request = InferRequest({"X": array}, ("Y",), 2, Responder(sink or Sink(), ModelStatistics(), 0), 0)
-    request.id, request.parameters, request.priority, request.timeout_us = "seven", {"a": 1}, 2, 5000
-    return request
+def call_of(array: np.ndarray, sequence_id: int = 0) -> tuple[InferCall, CheckedCall]:
+    call = InferCall("m", id="seven", parameters={"a": 1}, sequence_id=sequence_id, is_sequence_start=True)
+    call.priority, call.timeout_us = 2, 5000
+    return call, CheckedCall({"X": array}, ("Y",), 2)
 
 
 def test_a_copy_says_the_same_and_owns_its_data(shadow, version):
     data = np.arange(4, dtype=np.float32)
-    request = request_of(data)
-    request.sequence = Sequence(9, True, False)
-    shadow.send(request, version, 1)
+    shadow.send(*call_of(data, 9), version, 1)
     (copy,) = version.requests
-    said = [
-        (at.id, at.parameters, at.priority, at.timeout_us, at.outputs, at.batch_size, at.sequence) for at in (request, copy)
-    ]
-    assert said[0] == said[1]
+    assert (copy.id, copy.parameters, copy.priority, copy.timeout_us) == ("seven", {"a": 1}, 2, 5000)
+    assert (copy.outputs, copy.batch_size, copy.sequence) == (("Y",), 2, Sequence(9, True, False))
     data[:] = 0
     assert copy.inputs["X"].tolist() == [0, 1, 2, 3]
     assert not np.shares_memory(copy.inputs["X"], data)
@@ -108,21 +90,17 @@ def test_a_copy_says_the_same_and_owns_its_data(shadow, version):
         (lambda copy: copy.cancel(), ShadowResult.CANCELLED),
     ],
 )
-def test_how_a_copy_ends_is_counted_once_and_the_original_never_hears(shadow, version, end, result):
-    sink = Sink()
-    request = request_of(np.zeros(1), sink)
-    shadow.send(request, version, 1)
+def test_how_a_copy_ends_is_counted_once(shadow, version, end, result):
+    shadow.send(*call_of(np.zeros(1)), version, 1)
     assert shadow.in_flight_count == 1
     end(version.requests[0])
     end(version.requests[0])
     assert (dict(shadow.counts), shadow.in_flight_count) == ({(3, result): 1}, 0)
-    assert (sink.heard, request.responder.has_ended) == ([], False)
-    request.responder.refuse()
 
 
 def test_a_copy_counts_in_the_statistics_of_its_version(shadow, version):
-    shadow.send(request_of(np.zeros(1)), version, 2)
-    shadow.send(request_of(np.zeros(1)), version, 2)
+    shadow.send(*call_of(np.zeros(1)), version, 2)
+    shadow.send(*call_of(np.zeros(1)), version, 2)
     version.requests[0].responder.send(None)
     version.requests[1].responder.fail(internal("bad"))
     assert (version.statistics.success_count, version.statistics.failure_count) == (1, 1)
@@ -130,16 +108,16 @@ def test_a_copy_counts_in_the_statistics_of_its_version(shadow, version):
 
 def test_one_too_many_is_dropped_and_room_is_made_by_an_end(shadow, version):
     for _ in range(5):
-        shadow.send(request_of(np.zeros(1)), version, 2)
+        shadow.send(*call_of(np.zeros(1)), version, 2)
     assert (len(version.requests), shadow.in_flight_count) == (2, 2)
     assert shadow.counts[3, ShadowResult.DROPPED] == 3
     version.requests[0].responder.send(None)
-    shadow.send(request_of(np.zeros(1)), version, 2)
+    shadow.send(*call_of(np.zeros(1)), version, 2)
     assert len(version.requests) == 3
 
 
 def test_many_responses_of_one_copy_are_one_success(shadow, version):
-    shadow.send(request_of(np.zeros(1)), version, 1)
+    shadow.send(*call_of(np.zeros(1)), version, 1)
     responder = version.requests[0].responder
     for is_final in (False, False, True):
         assert responder.when_writable(lambda: None)
@@ -149,30 +127,52 @@ def test_many_responses_of_one_copy_are_one_success(shadow, version):
 
 def test_a_refused_copy_is_counted_and_raises_nothing(shadow, version):
     version.fault = unavailable("the queue is full")
-    shadow.send(request_of(np.zeros(1)), version, 1)
+    shadow.send(*call_of(np.zeros(1)), version, 1)
     assert (dict(shadow.counts), shadow.in_flight_count) == ({(3, ShadowResult.REFUSED): 1}, 0)
     assert (version.statistics.refused_count, version.statistics.failure_count) == (1, 0)
 
 
 def test_a_fault_of_the_server_in_a_copy_is_logged_and_raises_nothing(shadow, version, caplog):
     version.fault = RuntimeError("a bug")
-    shadow.send(request_of(np.zeros(1)), version, 1)
+    shadow.send(*call_of(np.zeros(1)), version, 1)
     assert (dict(shadow.counts), shadow.in_flight_count) == ({(3, ShadowResult.FAILURE): 1}, 0)
     assert "a copy for version 3 of model 'm' failed by a fault of the server" in caplog.text
 
 
 def test_large_inputs_are_copied_on_a_thread_and_count_as_in_flight_meanwhile(shadow, version, thread):
     data = np.ones(INLINE_BYTES + 1, np.uint8)
-    shadow.send(request_of(data), version, 1)
+    shadow.send(*call_of(data), version, 1)
     assert (version.requests, shadow.in_flight_count, len(thread.jobs)) == ([], 1, 1)
-    shadow.send(request_of(data), version, 1)
+    shadow.send(*call_of(data), version, 1)
     assert shadow.counts[3, ShadowResult.DROPPED] == 1
     thread.run()
     assert not np.shares_memory(version.requests[0].inputs["X"], data)
 
 
+def test_copies_keep_the_order_of_calls_whatever_their_size(shadow, version, thread):
+    large, small = np.ones(INLINE_BYTES + 1, np.uint8), np.ones(1, np.uint8)
+    for array in (small, large, small, large, small):
+        shadow.send(*call_of(array, 9), version, 9)
+    assert len(version.requests) == 1
+    thread.jobs.reverse()
+    thread.run()
+    assert [request.inputs["X"].size for request in version.requests] == [1, INLINE_BYTES + 1, 1, INLINE_BYTES + 1, 1]
+
+
+def test_one_that_there_is_no_memory_for_is_dropped_and_those_behind_it_go_on(shadow, version, thread):
+    class Unaffordable(np.ndarray):
+        def copy(self, order="C"):
+            raise MemoryError
+
+    shadow.send(*call_of(np.ones(INLINE_BYTES + 1, np.uint8).view(Unaffordable)), version, 9)
+    shadow.send(*call_of(np.ones(1)), version, 9)
+    thread.run()
+    assert (dict(shadow.counts), shadow.in_flight_count) == ({(3, ShadowResult.DROPPED): 1}, 1)
+    assert [request.inputs["X"].size for request in version.requests] == [1]
+
+
 def test_a_version_that_left_while_inputs_were_copied_refuses(shadow, version, thread):
-    shadow.send(request_of(np.ones(INLINE_BYTES + 1, np.uint8)), version, 1)
+    shadow.send(*call_of(np.ones(INLINE_BYTES + 1, np.uint8)), version, 1)
     version.fault = unavailable("the model is being unloaded")
     thread.run()
     assert (dict(shadow.counts), shadow.in_flight_count) == ({(3, ShadowResult.REFUSED): 1}, 0)
@@ -180,16 +180,16 @@ def test_a_version_that_left_while_inputs_were_copied_refuses(shadow, version, t
 
 def test_strings_are_elements_of_their_own_and_arent_copied_one_by_one(shadow, version, thread):
     strings = np.array([b"a"] * (INLINE_BYTES // 4), object)
-    shadow.send(request_of(strings), version, 1)
+    shadow.send(*call_of(strings), version, 1)
     assert (version.requests[0].inputs["X"] is strings, thread.jobs) == (True, [])
 
 
 def test_the_end_of_the_server_gives_up_what_is_in_flight_and_makes_no_more(shadow, version, thread):
-    shadow.send(request_of(np.zeros(1)), version, 9)
-    shadow.send(request_of(np.ones(INLINE_BYTES + 1, np.uint8)), version, 9)
+    shadow.send(*call_of(np.zeros(1)), version, 9)
+    shadow.send(*call_of(np.ones(INLINE_BYTES + 1, np.uint8)), version, 9)
     shadow.stop()
     thread.run()
-    shadow.send(request_of(np.zeros(1)), version, 9)
+    shadow.send(*call_of(np.zeros(1)), version, 9)
     assert dict(shadow.counts) == {(3, ShadowResult.CANCELLED): 1, (3, ShadowResult.DROPPED): 2}
     assert (shadow.in_flight_count, len(version.requests)) == (0, 1)
 
@@ -201,37 +201,33 @@ def shared(
     shadow: ShadowRequests, settings: TrafficSettings, versions: dict[int, Version], points: list[float]
 ) -> SharedRoutes:
     drawn = iter(points)
-    weighted = {number: versions[number] for number in settings.weights}
-    shadows = {number: version for number, version in versions.items() if number in settings.shadow}
-    return SharedRoutes(ModelTraffic(shadow), settings, Split(settings.weights), weighted, shadows, lambda: next(drawn))
+    return SharedRoutes(ModelTraffic(shadow), settings, versions, Split(settings.weights), max(versions), lambda: next(drawn))
 
 
 def test_a_request_is_copied_by_the_share_of_each_shadow_version(shadow):
     versions = {number: Version(number) for number in (1, 2, 3)}
     routes = shared(shadow, TrafficSettings({1: 1}, {2: 0.5, 3: 0.1}), versions, [0.49, 0.1, 0.5, 0.09])
     for _ in range(2):
-        routes.copy(request_of(np.zeros(1)), versions[1], has_regions=False)
+        routes.copy(*call_of(np.zeros(1)), versions[1], has_regions=False)
     assert [len(versions[number].requests) for number in (1, 2, 3)] == [0, 1, 1]
 
 
 def test_of_a_sequence_all_requests_are_copied_or_none(shadow):
     versions = {number: Version(number) for number in (1, 2)}
     routes = shared(shadow, TrafficSettings({1: 1}, {2: 0.5}, 1000), versions, [])
-    for number in range(100):
+    for number in range(1, 101):
         for _ in range(2):
-            request = request_of(np.zeros(1))
-            request.sequence = Sequence(number, False, False)
-            routes.copy(request, versions[1], has_regions=False)
+            routes.copy(*call_of(np.zeros(1), number), versions[1], has_regions=False)
     copied = [request.sequence.id for request in versions[2].requests]
-    assert copied == [number for number in range(100) if sequence_point(number, "shadow 2") < 0.5 for _ in range(2)]
+    assert copied == [number for number in range(1, 101) if sequence_point(number, "shadow 2") < 0.5 for _ in range(2)]
     assert 60 < len(copied) < 140
 
 
 def test_memory_of_clients_and_versions_that_are_not_ready_are_counted_and_not_copied(shadow):
     versions = {number: Version(number) for number in (1, 2)}
     routes = shared(shadow, TrafficSettings({1: 1}, {2: 1, 9: 1}), versions, [0, 0, 0, 0])
-    routes.copy(request_of(np.zeros(1)), versions[1], has_regions=True)
-    routes.copy(request_of(np.zeros(1)), versions[1], has_regions=False)
+    routes.copy(*call_of(np.zeros(1)), versions[1], has_regions=True)
+    routes.copy(*call_of(np.zeros(1)), versions[1], has_regions=False)
     assert dict(shadow.counts) == {
         (2, ShadowResult.SKIPPED): 1,
         (9, ShadowResult.SKIPPED): 1,
@@ -242,9 +238,9 @@ def test_memory_of_clients_and_versions_that_are_not_ready_are_counted_and_not_c
 
 def test_a_version_gets_no_copy_of_what_it_answers_itself(shadow):
     versions = {2: Version(2)}
-    routes = SharedRoutes(ModelTraffic(shadow), TrafficSettings({}, {2: 1}), None, versions, versions, lambda: 0)
+    routes = SharedRoutes(ModelTraffic(shadow), TrafficSettings({}, {2: 1}), versions, None, 2, lambda: 0)
     assert routes.choose(InferCall("m")) is versions[2]
-    routes.copy(request_of(np.zeros(1)), versions[2], has_regions=False)
+    routes.copy(*call_of(np.zeros(1)), versions[2], has_regions=False)
     assert versions[2].requests == []
 
 
