@@ -110,7 +110,9 @@ class CacheFront:
 
     def _find(self, request: InferRequest, key: bytes, began_ns: int) -> InferenceServerError | None:
         """Answer from the cache, wait for one that is the same, or run; return why the model refuses it."""
-        place = (key + self._salt, request.priority, request.timeout_us)
+        # What may be incomplete is nothing for those who want all of it.
+        variant = self._salt + b"?" if request.may_omit_outputs else self._salt
+        place = (key + variant, request.priority, request.timeout_us)
         flight = self._flights.get(place)
         if flight is not None:
             flight.join(request)

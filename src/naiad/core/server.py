@@ -144,6 +144,7 @@ class InferenceServer:
         request.parameters = call.parameters
         request.priority = call.priority
         request.timeout_us = call.timeout_us
+        request.may_omit_outputs = call.may_omit_outputs
         if call.sequence_id:
             request.sequence = Sequence(call.sequence_id, call.is_sequence_start, call.is_sequence_end)
         try:

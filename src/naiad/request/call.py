@@ -96,6 +96,8 @@ class InferCall:
     device."""
     takes_many_responses: bool = False
     """Whether the caller takes any number of responses; otherwise models that may give another number than one refuse it."""
+    may_omit_outputs: bool = False
+    """Whether the caller can do without wanted outputs that the model doesn't return; otherwise that is an error."""
 
     def repeated(
         self, model_name: str, model_version: str, call_id: str, inputs: list[CallInput], template: CallTemplate

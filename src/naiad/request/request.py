@@ -33,7 +33,8 @@ class InferRequest:
     numpy dtype of the model's datatype. `outputs` are the names of the wanted outputs, in the order in which the response
     lists them. `batch_size` is the number of items, 1 for models that don't batch (a batch of 0 counts 1 too).
     `received_ns` and `enqueued_ns` are monotonic times. `timeout_us` is the client's, 0 for none.
-    `is_padding`: no client sent it, it only fills a position of a batch.
+    `is_padding`: no client sent it, it only fills a position of a batch. `may_omit_outputs`: a wanted output that
+    the model doesn't return is no error.
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class InferRequest:
         "inputs",
         "is_cancelled",
         "is_padding",
+        "may_omit_outputs",
         "on_cancel",
         "outputs",
         "parameters",
@@ -73,6 +75,7 @@ class InferRequest:
         self.timeout_us = 0
         self.sequence: Sequence | None = None
         self.is_cancelled = False
+        self.may_omit_outputs = False
         self.is_padding = False
         self.on_cancel: Callable[[InferRequest], None] | None = None
 
