@@ -11,6 +11,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from naiad.config.traffic import TrafficSettings
 from naiad.tensor.datatype import Datatype
 
@@ -173,6 +175,16 @@ class InstancePlan:
     is_passive: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class WarmupSample:
+    """A batch to run before the model serves: `batch_size` requests of one item with `inputs`, `count` times."""
+
+    name: str
+    batch_size: int
+    count: int
+    inputs: Mapping[str, np.ndarray[Any, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
     """Everything the server needs to know about one model version.
@@ -205,6 +217,7 @@ class ModelPlan:
     inputs_by_name: Mapping[str, TensorPlan]
     outputs_by_name: Mapping[str, TensorPlan]
     traffic: TrafficSettings | None = None
+    warmup: tuple[WarmupSample, ...] = ()
     is_cached: bool = False
     """Whether the config wants answers to be kept, `response_cache.enable`."""
     ensemble: EnsemblePlan | None = None

@@ -15,12 +15,15 @@ from typing import Any, cast
 from naiad.backends.base import Backend, BackendInstance, ModelFiles, WorkerBackend
 from naiad.backends.table import AnyBackend, BackendTable
 from naiad.config import autocomplete, backend_name, compile, json_form, pbtxt, validate
+from naiad.config.compile.warmup import skipped_samples
 from naiad.config.defaults import normalise
 from naiad.config.plain_file import check_plain_or_folder
 from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.execution.process.life.death import WorkerIdentity
 from naiad.execution.process.limits import limits_of
+from naiad.execution.tensors import BatchTensors
+from naiad.execution.warm_up import run_samples
 from naiad.proto import message_class
 from naiad.repository import versions
 from naiad.repository.agents.lifecycle import AgentLifecycle
@@ -138,6 +141,8 @@ class Loader:
         except Exception:
             self._discard(spare)
             raise
+        for name in skipped_samples(config):
+            _log.info("model '%s': warm-up sample '%s' has batch_size 0 and isn't run", source.name, name)
         _warn_of_unused(config, source.name)
         return PreparedModel(source, config, backend, settings, chosen, spare, time.monotonic() - began)
 
@@ -338,7 +343,10 @@ def _load_instances(
     copies: list[BackendInstance] = []
     try:
         for instance in instances:
-            copies.append(backend.load(plan, instance, files))  # noqa: PERF401 — a failure closes the others
+            copies.append(backend.load(plan, instance, files))
+            if plan.warmup:
+                tensors = BatchTensors(plan, may_omit_outputs=getattr(backend, "may_omit_outputs", False))
+                run_samples(copies[-1], plan, tensors)
     except Exception as error:
         for copy in copies:
             copy.close()

@@ -282,6 +282,13 @@ class RepositoryManager(ModelTable):
             if self.budget is not None and holding is not None:
                 self.budget.drop(holding)
             raise
+        try:
+            await model.wait_warm()
+        except Exception:
+            await model.close(partial(self._closing.run, f"closing what was loaded of '{name}'"))
+            if self.budget is not None and holding is not None:
+                self.budget.drop(holding)
+            raise
         model.namespace = prepared.source.namespace
         prepared.agents.hold_in(model.agents)
         if self.budget is not None and holding is not None:

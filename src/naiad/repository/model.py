@@ -19,7 +19,7 @@ from naiad.cache.base import ResponseCache
 from naiad.cache.front import CacheFront, FrontContext
 from naiad.clock import Clock
 from naiad.config.plan import InstancePlan, ModelPlan
-from naiad.errors import invalid_argument, unavailable
+from naiad.errors import InferenceServerError, invalid_argument, unavailable
 from naiad.execution.output_checks import OutputChecker
 from naiad.execution.placement import Placement, PlacementMode, TurnBudget
 from naiad.execution.process.codec.decode import ResponseDecoder
@@ -31,6 +31,7 @@ from naiad.execution.ragged import RaggedTensors
 from naiad.execution.tensors import BatchTensors
 from naiad.execution.thread import ExecutionContext, ThreadInstance
 from naiad.execution.threads import ThreadPool
+from naiad.execution.warm_up import begin_samples
 from naiad.observability.statistics import ModelStatistics
 from naiad.repository.agents.lifecycle import AgentLifecycle
 from naiad.repository.ensembles.holds import Holds
@@ -112,6 +113,7 @@ class Model:
         "_idle_callbacks",
         "_instances",
         "_leaving",
+        "_warm_ups",
         "agents",
         "ask_members",
         "cached",
@@ -164,6 +166,7 @@ class Model:
         self._instances: list[_Instance] = []
         self._active: list[_Instance] = []
         self._leaving: list[_Instance] = []
+        self._warm_ups: list[asyncio.Future[InferenceServerError | None]] = []
         if not loaded.is_parked:
             self._put_to_work(plan.instances, loaded.instances)
 
@@ -249,6 +252,25 @@ class Model:
             for process_instance, started in zip(instances, copies.started):
                 assert isinstance(process_instance, ProcessInstance)
                 process_instance.adopt(started)
+            self._warm_ups = [ended for instance in instances for ended in begin_samples(instance, self._context.plan)]
+            for ended in self._warm_ups:
+                ended.add_done_callback(self._end_warm_up)
+
+    def _end_warm_up(self, ended: asyncio.Future[InferenceServerError | None]) -> None:
+        error = None if ended.cancelled() else ended.result()
+        if error is not None:
+            _log.warning("model '%s' version %d: %s", self.plan.name, self.plan.version, error.message)
+
+    async def wait_warm(self) -> None:
+        """Return when what workers run first has run; in this process it did when the copies were loaded.
+
+        Raises InferenceServerError when some of it failed.
+        """
+        if self._warm_ups:
+            errors = [error for error in await asyncio.gather(*self._warm_ups) if error is not None]
+            self._warm_ups = []
+            if errors:
+                raise errors[0]
 
     def _begin_leave(self, instance: _Instance) -> Callable[[Run], Coroutine[Any, Any, None]]:
         """Give an instance no more batches; see `resize` for what is returned."""

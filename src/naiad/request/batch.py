@@ -16,11 +16,15 @@ class Batch:
     """Requests that run together; `size` is the sum of their batch sizes. Not empty, never changed once it is handed over.
 
     `is_positional`: where a request stands means something to the model, so that none may be left out, also when it has ended.
+    `is_counted`: statistics tell of it.
     """
 
-    __slots__ = ("is_positional", "requests", "size")
+    __slots__ = ("is_counted", "is_positional", "requests", "size")
 
-    def __init__(self, requests: list[InferRequest], size: int, *, is_positional: bool = False) -> None:
+    def __init__(
+        self, requests: list[InferRequest], size: int, *, is_positional: bool = False, is_counted: bool = True
+    ) -> None:
+        self.is_counted = is_counted
         self.requests = requests
         self.size = size
         self.is_positional = is_positional

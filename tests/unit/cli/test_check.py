@@ -83,14 +83,14 @@ def test_without_auto_complete_a_model_without_config_is_refused(tmp_path: Path,
 
 def test_a_field_without_effect_is_a_warning_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model_folders.write_model(
-        tmp_path, "warned", 'backend: "identity"\nmodel_warmup { name: "w" }\noptimization {\n  eager_batching: true }\n'
+        tmp_path, "warned", 'backend: "identity"\nmodel_operations { }\noptimization {\n  eager_batching: true }\n'
     )
     code, report = checked(capsys, tmp_path)
     found = [(each["line"], each["column"], each["message"]) for each in report["models"][0]["warnings"]]
     assert code == 0
     assert found == [
         (4, 19, "field 'optimization.eager_batching' has no effect in this build"),
-        (2, 1, "field 'model_warmup' has no effect in this build"),
+        (2, 1, "field 'model_operations' has no effect in this build"),
     ]
 
 

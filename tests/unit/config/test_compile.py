@@ -167,7 +167,6 @@ def test_a_plain_config_has_no_unused_field():
         ("instance_group { rate_limiter { } }", "instance_group.rate_limiter"),
         ("instance_group { secondary_devices { } }", "instance_group.secondary_devices"),
         ('instance_group { } instance_group { host_policy: "p" }', "instance_group.host_policy"),
-        ("model_warmup { }", "model_warmup"),
         ("model_operations { }", "model_operations"),
         ("model_metrics { }", "model_metrics"),
     ],

@@ -53,6 +53,7 @@ DOES_SOMETHING = (
     "model_repository_agents.agents.name",
     "model_repository_agents.agents.parameters",
     "response_cache.enable",
+    "model_warmup",
 )
 ONLY_INFORMS = (
     "input.format",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from naiad.config.compile.batch_tensors import batch_input_plans, scattered_outputs
@@ -9,6 +10,7 @@ from naiad.config.compile.instances import instance_plans
 from naiad.config.compile.scheduling import dynamic_batching_plan, ensemble_plan
 from naiad.config.compile.sequences import sequence_plan
 from naiad.config.compile.tensors import input_plans, output_plans
+from naiad.config.compile.warmup import warmup_samples
 from naiad.config.json_form import to_json
 from naiad.config.plan import ModelPlan
 from naiad.config.traffic import traffic_of
@@ -18,13 +20,13 @@ from naiad.proto import Message
 def compile_plan(config: Message, *, version: int, directory: Path, version_directory: Path) -> ModelPlan:
     """Return the plan of version `version` of the model in `directory`; `config` is normalised and validated.
 
-    Raises INVALID_ARGUMENT for a label file or a file of an initial state that is missing, unreadable or outside the model's
-    folder.
+    Raises INVALID_ARGUMENT for a label file, a file of an initial state or of a warm-up sample that is missing, unreadable or
+    outside the model's folder, and for a sample that doesn't fit the model.
     """
     inputs = input_plans(config)
     outputs = output_plans(config, directory)
     parameters = {name: parameter.string_value for name, parameter in config.parameters.items()}
-    return ModelPlan(
+    plan = ModelPlan(
         name=config.name,
         version=version,
         backend=config.backend,
@@ -51,3 +53,6 @@ def compile_plan(config: Message, *, version: int, directory: Path, version_dire
         is_cached=config.response_cache.enable,
         ensemble=ensemble_plan(config),
     )
+    if not config.model_warmup:
+        return plan
+    return replace(plan, warmup=warmup_samples(config, plan.for_backend().inputs_by_name, directory))

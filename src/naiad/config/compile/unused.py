@@ -31,7 +31,6 @@ UNUSED_FIELDS = (
     "instance_group.secondary_devices",
     "instance_group.host_policy",
     "ensemble_scheduling.step.model_namespace",
-    "model_warmup",
     "model_operations",
     "model_metrics",
     "batch_input",

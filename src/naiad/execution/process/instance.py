@@ -98,7 +98,7 @@ class ProcessInstance:
 
     def submit(self, batch: Batch, on_done: OnDone) -> None:
         """See `Instance.submit`."""
-        self._waiting.append(Work(batch.requests, on_done, is_positional=batch.is_positional))
+        self._waiting.append(Work(batch.requests, on_done, is_positional=batch.is_positional, is_counted=batch.is_counted))
         self._pump()
 
     def submit_run(self, batches: list[Batch], on_done: OnDone) -> None:

@@ -21,7 +21,8 @@ OnDone = Callable[[Instance], None]
 @dataclass(slots=True)
 class Work:
     """A batch in an instance. `on_done` is set on the last of its run. `first_id` is 0 until it is sent. `is_given_back`: the
-    scheduler counts it no more. `is_retry`: its one request has ended a worker before. `is_positional`: see `Batch`.
+    scheduler counts it no more. `is_retry`: its one request has ended a worker before. `is_positional`, `is_counted`: see
+    `Batch`.
     """
 
     requests: list[InferRequest]
@@ -29,6 +30,7 @@ class Work:
     is_given_back: bool = False
     is_retry: bool = False
     is_positional: bool = False
+    is_counted: bool = True
     first_id: int = 0
     block: Block = NO_BLOCK
     started_ns: int = 0
@@ -58,6 +60,8 @@ class Work:
 
     def record(self, statistics: ModelStatistics, succeeded: int, infer_ns: int, output_ns: int) -> None:
         """Count it as executed; `succeeded` of its requests got an answer."""
+        if not self.is_counted:
+            return
         size = queue_ns = 0
         for request in self.requests:
             size += request.batch_size
