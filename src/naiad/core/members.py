@@ -47,6 +47,8 @@ class _HeldMember:
 
     def infer(self, call: InferCall, sink: ResponseSink) -> InferHandle:
         """See `Member.infer`."""
+        # Since it is held the model may have left memory, or come back to it.
+        self._route.refresh()
         return self._core.infer_at(self._route, self._traffic, call, sink)
 
     def let_go(self) -> None:

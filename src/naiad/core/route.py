@@ -34,5 +34,10 @@ class Route:
     def __init__(self, model: Model, traffic: Traffic | None = None) -> None:
         self.model = model
         self.check = CallValidator(model.plan).check
-        self.enqueue = model.enqueue if model.cached is None else model.cached.enqueue
         self.traffic = traffic
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Go by what takes the model's requests now, which a change of the model may have changed."""
+        model = self.model
+        self.enqueue = model.enqueue if model.cached is None else model.cached.enqueue

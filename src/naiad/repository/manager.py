@@ -58,7 +58,7 @@ class RepositoryManager(ModelTable):
         self._runtime = runtime
         self._loop = runtime.workers.loop
         self._attempts = Attempts(rules, self._loop, self._note_long, loader.give_up)
-        runtime.workers.load_waits.on_wait = self._attempts.stop_counting
+        runtime.workers.load_waits.on_wait = self._on_load_wait
         self._closing = LoadThreads(_CLOSING_THREADS, self._loop)
         self._leaving: set[Model] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -308,6 +308,11 @@ class RepositoryManager(ModelTable):
 
     def _close_late(self, name: str, copies: Copies) -> None:
         self._begin(self._close_copies(name, copies))
+
+    def _on_load_wait(self, name: str) -> None:
+        self._attempts.stop_counting(name)
+        if self.budget is not None:
+            self.budget.note_waiting()
 
     def _note_long(self, key: LoadKey, text: str) -> None:
         # By name: namesakes in other namespaces that load as well get the text, too.

@@ -104,7 +104,7 @@ class Model:
     `unready_reason` is why it can't serve for a time, "" when it can; `refusal` is the same when that will last, so that
     requests are refused and don't wait. `on_readiness` is called when one changes. `down` are the instances without a worker,
     each with its reason. `enqueue` takes a request; `cached` stands before it when answers are kept; `note` is what is to be
-    said of a model although it can serve.
+    said of a model although it can serve, `is_parked` whether it has no copies in memory, see `park`.
     """
 
     __slots__ = (
@@ -121,6 +121,7 @@ class Model:
         "enqueue",
         "files",
         "holds",
+        "is_parked",
         "load_seconds",
         "namespace",
         "note",
@@ -167,6 +168,7 @@ class Model:
         self._active: list[_Instance] = []
         self._leaving: list[_Instance] = []
         self._warm_ups: list[asyncio.Future[InferenceServerError | None]] = []
+        self.is_parked = loaded.is_parked
         if not loaded.is_parked:
             self._put_to_work(plan.instances, loaded.instances)
 
@@ -211,24 +213,19 @@ class Model:
         self._check_down()
         return leaving
 
-    @property
-    def is_parked(self) -> bool:
-        """Whether it has no copies in memory, see `park`."""
-        return not self._instances
-
     def park(self, enqueue: Callable[[InferRequest], None], note: str) -> list[Callable[[Run], Coroutine[Any, Any, None]]]:
         """Give all copies up and go on without: requests go to `enqueue` from now on, which may queue them at the scheduler.
 
         Return a coroutine function for each instance that was there: it closes it.
         """
-        self.enqueue, self.note = enqueue, note
+        self.enqueue, self.note, self.is_parked = enqueue, note, True
         leaving = [self._begin_leave(instance) for instance in list(self._instances)]
         self._check_down()
         return leaving
 
     def resume(self, copies: Copies) -> None:
         """Go on with `copies`, one for each instance of the plan, after `park`."""
-        self.enqueue, self.note = self.scheduler.enqueue, ""
+        self.enqueue, self.note, self.is_parked = self.scheduler.enqueue, "", False
         self._put_to_work(self.plan.instances, copies)
 
     def added_instances(self, plan: ModelPlan) -> list[InstancePlan]:
@@ -396,6 +393,14 @@ class Model:
         scheduler = self.scheduler
         has_sequences = isinstance(scheduler, SequenceScheduler) and scheduler.sequence_count() > 0
         return has_sequences or bool(scheduler.pending_count() or self.running_count())
+
+    def on_unused(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when `is_in_use` may have become false; only for one that is in use."""
+        scheduler = self.scheduler
+        if isinstance(scheduler, SequenceScheduler) and scheduler.sequence_count():
+            scheduler.on_no_sequences(callback)
+        else:
+            self.on_idle(callback)
 
     def on_idle(self, callback: Callable[[], None]) -> None:
         """Call `callback` once when no request is queued, runs or is still to be answered: at once when that is so already."""

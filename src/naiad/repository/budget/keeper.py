@@ -81,6 +81,7 @@ class MemoryBudget:
         self._is_look_due = False
         self._is_stopped = False
         self._is_full = False
+        self._may_begin_next = asyncio.Event()
 
     def holdings(self) -> Iterable[tuple[Model, Holding]]:
         """Return every version that is in memory or can come back to it, with what it takes now."""
@@ -95,7 +96,8 @@ class MemoryBudget:
 
     async def start(self, loads: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
         """Run the loads of the start: one after the other until a model doesn't fit, so that the first are in memory and each
-        is measured, then all others at once, which stay parked. One that takes over a minute goes on beside the next.
+        is measured, then all others at once, which stay parked. One that takes over a minute, or waits for others to be loaded,
+        goes on beside the next.
         """
         self.is_starting = True
         tasks: list[asyncio.Task[None]] = []
@@ -103,12 +105,22 @@ class MemoryBudget:
             for load in loads:
                 tasks.append(self._loop.create_task(load()))
                 if not self._is_full:
-                    await asyncio.wait(tasks[-1:], timeout=LONG_SECONDS)
+                    await self._wait_at_start(tasks[-1])
             await asyncio.gather(*tasks)
         finally:
             self.is_starting = False
             for task in tasks:
                 task.cancel()
+
+    async def _wait_at_start(self, task: asyncio.Task[None]) -> None:
+        self._may_begin_next.clear()
+        waiting = self._loop.create_task(self._may_begin_next.wait())
+        await asyncio.wait((task, waiting), timeout=LONG_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+
+    def note_waiting(self) -> None:
+        """A model that is being loaded waits for another one, which has to be loaded first: the start goes on."""
+        self._may_begin_next.set()
 
     # Versions that are loaded by the manager.
 
@@ -364,9 +376,9 @@ class MemoryBudget:
         for holding in self._in(Phase.RESIDENT):
             if holding.has_requests and not holding.is_watched and holding.model is not None:
                 holding.is_watched = True
-                holding.model.on_idle(partial(self._on_idle, holding))
+                holding.model.on_unused(partial(self._on_unused, holding))
 
-    def _on_idle(self, holding: Holding) -> None:
+    def _on_unused(self, holding: Holding) -> None:
         holding.is_watched = False
         self.look_soon()
 

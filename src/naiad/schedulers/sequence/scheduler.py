@@ -58,6 +58,7 @@ class SequenceScheduler:
         self._has_successor = False
         self._is_stopped = False
         self._idle_callbacks: list[Callable[[], None]] = []
+        self._empty_callbacks: list[Callable[[], None]] = []
         self.count_padding = count_padding
 
     def enqueue(self, request: InferRequest) -> None:
@@ -181,6 +182,10 @@ class SequenceScheduler:
         self._idle_callbacks.append(callback)
         self._check_idle()
 
+    def on_no_sequences(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when no sequence is under way any more, of which there must be one now."""
+        self._empty_callbacks.append(callback)
+
     def end_request(self, sequence: LiveSequence, request: InferRequest) -> None:
         """See `LaneOwner.end_request`."""
         if sequence not in self._live:
@@ -247,6 +252,10 @@ class SequenceScheduler:
         for request in failed:
             request.responder.fail(error)
         self._check_idle()
+        if not self._live:
+            callbacks, self._empty_callbacks = self._empty_callbacks, []
+            for callback in callbacks:
+                callback()
 
     def _end_all(self, lane: _AnyLane, error: InferenceServerError) -> None:
         lane.fail_queued(error)
