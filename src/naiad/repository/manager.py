@@ -19,7 +19,7 @@ from naiad.config.plan import ModelPlan
 from naiad.errors import InferenceServerError, invalid_argument, unavailable
 from naiad.execution.process.life.child.memory_use import resident_bytes
 from naiad.repository.budget.keeper import Hooks, MemoryBudget
-from naiad.repository.budget.size import Need, need_of
+from naiad.repository.budget.loads import BudgetLoads
 from naiad.repository.ensembles.joining import Ensembles
 from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult, key_of
 from naiad.repository.load_threads import LoadThreads, WorkGivenUpError
@@ -453,19 +453,7 @@ class RepositoryManager(ModelTable):
         return await self._attempts.repeated(LoadKey(plan.name, plan.version), what, work, partial(self._close_late, plan.name))
 
     def _made_budget(self, limit_bytes: int) -> MemoryBudget:
-        async def need(prepared: PreparedModel, number: int) -> Need:
-            return await self._attempts.once(f"looking at '{prepared.source.name}'", partial(need_of, prepared, number))
-
-        async def load_copies(prepared: PreparedModel, model: Model) -> Copies:
-            plan = model.plan
-            work = partial(self._loader.load_more, prepared, plan, plan.instances, model.files)
-            what, key = f"loading model '{plan.name}' version {plan.version} on demand", LoadKey(plan.name, plan.version)
-            return await self._attempts.repeated(key, what, work, partial(self._close_late, plan.name))
-
-        async def plan_only(prepared: PreparedModel, number: int) -> LoadedVersion:
-            return await self._attempts.once(
-                f"planning '{prepared.source.name}'", partial(self._loader.plan_only, prepared, number)
-            )
+        loads = BudgetLoads(self._loader, self._attempts, self._close_late)
 
         # Both are set later, and anew.
         def on_freed() -> None:
@@ -475,10 +463,10 @@ class RepositoryManager(ModelTable):
             self._changed()
 
         hooks = Hooks(
-            need=need,
-            load_copies=load_copies,
+            need=loads.need,
+            load_copies=loads.load_copies,
             close_copies=self._close_copies,
-            plan_only=plan_only,
+            plan_only=loads.plan_only,
             run=partial(self._closing.run, "unloading an idle model"),
             on_freed=on_freed,
             is_changing=lambda model: key_of(model.namespace, model.plan.name) in self._turns or model in self._leaving,
