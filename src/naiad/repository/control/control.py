@@ -65,6 +65,8 @@ class ModelControl:
         self._startup: ScanResult = ScanResult({}, {})
         if settings.mode == "explicit":
             repository.ensembles.load_missing = lambda name: repository.load(name, partial(places.find, name))
+        if settings.mode == "poll":
+            repository.ensembles.load_again = self._load_again
 
     def announce(self, found: ScanResult) -> None:
         """Make known what is loaded at the start: of what was found all, or with explicit control what is named."""
@@ -223,6 +225,10 @@ class ModelControl:
 
     def _load_polled(self, key: str) -> None:
         _log.info("model '%s' is new or has changed", key)
+        self._begin(self._repository.load(key, partial(self._places.find, key)))
+
+    def _load_again(self, key: str) -> None:
+        _log.info("ensemble '%s' is loaded again, since a model of its steps has been loaded", key)
         self._begin(self._repository.load(key, partial(self._places.find, key)))
 
     def _unload_polled(self, key: str) -> None:

@@ -34,6 +34,7 @@ class Ensembles:
     """See the module. `is_changing` tells whether a load or unload of a model is under way.
 
     `load_missing` loads a model that isn't there, where that is allowed: with explicit control, as nobody else does it.
+    `load_again` begins the load of an ensemble that failed and may do better now, where the repositories are followed.
     """
 
     def __init__(self, table: ModelTable, is_changing: Callable[[str], bool], waits: LoadWaits) -> None:
@@ -41,11 +42,13 @@ class Ensembles:
         self._is_changing = is_changing
         self._waits = waits
         self._joining: dict[str, Any] = {}
+        self._failed: dict[str, set[str]] = {}
         self._loaded: dict[Model, _Fit] = {}
         self._problems: dict[Model, str] = {}
         self._waiters: list[asyncio.Future[None]] = []
         self._is_refreshing = False
         self.load_missing: Callable[[str], Awaitable[None]] | None = None
+        self.load_again: Callable[[str], None] | None = None
 
     # While one is loaded.
 
@@ -57,14 +60,17 @@ class Ensembles:
             return
         key = key_of(namespace, config.name)
         self._joining[key] = config
+        members = {step.model_name: self._key(namespace, step.model_name) for step in config.ensemble_scheduling.step}
+        self._failed[key] = set(members.values())
         try:
             # All that take part in a circle know of each other by the time when the last of them comes.
             refuse(circular_findings(config, self._known(namespace)))
-            for member in sorted({step.model_name for step in config.ensemble_scheduling.step}):
-                await self._wait_for(key, self._key(namespace, member))
+            for name in sorted(members):
+                await self._wait_for(key, members[name])
             known = self._known(namespace)
             refuse(wiring_findings(config, known))
             _set_decoupled(config, known)
+            del self._failed[key]
         finally:
             del self._joining[key]
 
@@ -77,11 +83,13 @@ class Ensembles:
 
     async def _wait_for(self, key: str, member: str) -> None:
         with self._waits.waiting(key, member):
+            has_waited = False
             while self._is_changing(member) or self._table.is_loading(member):
+                has_waited = True
                 waiter = asyncio.get_running_loop().create_future()
                 self._waiters.append(waiter)
                 await waiter
-            if self.load_missing is not None and not self._table.is_loaded(member):
+            if self.load_missing is not None and not has_waited and not self._table.is_loaded(member):
                 # Why it can't be loaded is in its state, and comes out with the findings.
                 with contextlib.suppress(InferenceServerError):
                     await self.load_missing(member)
@@ -107,7 +115,11 @@ class Ensembles:
     # While one serves.
 
     def add(self, model: Model) -> None:
-        """Know a model that serves from now on, if it is an ensemble."""
+        """Know a model that serves from now on: an ensemble, or one that an ensemble has waited for in vain."""
+        key = key_of(model.namespace, model.plan.name)
+        for failed in [ensemble for ensemble, members in self._failed.items() if key in members]:
+            if self.load_again is not None and failed not in self._joining:
+                self.load_again(failed)
         if model.plan.ensemble is not None:
             self._loaded[model] = _Fit(())
             model.ask_members = lambda: self._are_members_ready(model)
