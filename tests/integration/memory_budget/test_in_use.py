@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import tritonclient.http
 from asking import Asker
+from controlled_models import http_ask
 from limited_memory import TWO_OF_THREE, declared, demand_loads, evictions, resident, scripted_models, value_models
+from model_folders import identity
 from python_models import IO, Config, source, write_python_model
 from python_models.repositories import ANY_ROW, ONE_NUMBER
 from raw_http import Connection, infer, post
@@ -42,6 +44,17 @@ def test_a_model_that_calls_one_out_of_memory_gets_its_answer(tmp_path, serve):
     tensor.set_data_from_numpy(np.float32([[1, 2]]))
     assert client.infer("caller", [tensor]).as_numpy("Y").shape == (1, 2)
     assert (resident(server, "caller", "other", "picky"), demand_loads(server, "picky")) == (["caller", "picky"], [1])
+
+
+def test_an_answer_from_the_cache_needs_no_load(tmp_path, serve):
+    models = tmp_path / "models"
+    for name in ("a", "b"):
+        identity(models, name, more="response_cache { enable: true }" + declared())
+    server = serve(models, "--model-memory-limit=150MB", "--cache-config=local,size=1048576")
+    asks = [http_ask(server, name) for name in ("a", "b")]
+    assert [ask() for ask in asks] == [1, 1]
+    assert resident(server, "a", "b") == ["b"]
+    assert (asks[0](), resident(server, "a", "b"), demand_loads(server, "a")) == (1, ["b"], [0])
 
 
 def test_a_stop_while_an_engine_loads_for_a_request_answers_it_and_ends(tmp_path, serve):
