@@ -198,9 +198,11 @@ class ThreadInstance:
                 request.responder.fail(outcome.error)
                 continue
             response = InferResponse(self._plan.name, self._version, request.id, outcome.answers[index])
+            waited_ns = outcome.started_ns - request.enqueued_ns
+            response.timing = (waited_ns, outcome.gather_ns, outcome.infer_ns, outcome.split_ns)
             if request.responder.send(response):
                 succeeded += 1
-                queue_ns += outcome.started_ns - request.enqueued_ns
+                queue_ns += waited_ns
         self._context.statistics.record_execution(
             size, succeeded, queue_ns, outcome.gather_ns, outcome.infer_ns, outcome.split_ns
         )

@@ -471,7 +471,7 @@ def _no_one() -> None:
 def _made_scheduler(plan: ModelPlan, runtime: Runtime, statistics: ModelStatistics) -> Scheduler:
     if plan.ensemble is not None:
         assert runtime.members is not None
-        return EnsembleScheduler(plan, runtime.members)
+        return EnsembleScheduler(plan, runtime.members, statistics)
     if plan.sequence_batching is not None:
         return SequenceScheduler(runtime.clock, plan, statistics.record_padding)
     if plan.dynamic_batching is not None:

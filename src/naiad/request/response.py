@@ -25,12 +25,17 @@ class OutputTensor:
     region: RegionSlice | None = None
 
 
+Timing = tuple[int, int, int, int]
+"""What the execution behind an answer took, in nanoseconds: waiting, gathering inputs, running the model, splitting outputs."""
+
+
 @dataclass(slots=True)
 class InferResponse:
-    """One answer: unary inference has one of it, a decoupled model 0..n."""
+    """One answer: unary inference has one of it, a decoupled model 0..n. `timing` is None where nobody has measured."""
 
     model_name: str
     model_version: str
     id: str
     outputs: list[OutputTensor]
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    timing: Timing | None = None

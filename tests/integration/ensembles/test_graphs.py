@@ -124,6 +124,22 @@ def test_members_count_and_so_does_the_ensemble(server: ServerProcess) -> None:
     assert (success("inner"), success("outer"), success("echo")) == (before[0] + 1, before[1] + 1, before[2] + 4)
 
 
+def test_the_times_of_an_ensemble_are_the_sums_of_its_steps(server: ServerProcess) -> None:
+    def times(model: str) -> dict[str, int]:
+        statistics = requests.get(f"{server.url}/v2/models/{model}/stats").json()["model_stats"][0]
+        phases = ("queue", "compute_input", "compute_infer", "compute_output")
+        counts = {name: statistics[name] for name in ("inference_count", "execution_count")}
+        return {name: statistics["inference_stats"][name]["ns"] for name in phases} | counts
+
+    before, echo_before = times("ens"), times("echo")
+    for _ in range(3):
+        assert ask(server, "ens", [[1, 2], [3, 4]]).status_code == 200
+    after, echo_after = times("ens"), times("echo")
+    grown = {name: after[name] - before[name] for name in after}
+    assert (grown.pop("inference_count"), grown.pop("execution_count")) == (6, 3)
+    assert grown == {name: echo_after[name] - echo_before[name] for name in grown}
+
+
 def test_binary_tensors_with_tritons_client(server: ServerProcess) -> None:
     client = server.clients.enter_context(tritonclient.http.InferenceServerClient(server.http))
     values = np.arange(200_000, dtype=np.float32).reshape(2, -1)

@@ -335,6 +335,7 @@ class ProcessInstance:
             if isinstance(response, InferenceServerError):
                 request.responder.fail(response)
             else:
+                response.timing = (work.started_ns - request.enqueued_ns, work.gather_ns, frame.value, _now_ns() - began_ns)
                 succeeded += request.responder.send(response)
             del response
         # What the sockets have taken at once is free at once.

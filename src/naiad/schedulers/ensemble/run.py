@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import add
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from naiad.errors import FailureReason, InferenceServerError, internal
 from naiad.request.call import CallInput, CallOutput, InferCall, Parameter
 from naiad.request.request import InferRequest
 from naiad.request.request import Sequence as RequestSequence
-from naiad.request.response import InferResponse, OutputTensor
+from naiad.request.response import InferResponse, OutputTensor, Timing
 from naiad.request.service import InferHandle
 from naiad.schedulers.ensemble.adaptation import adapted
 from naiad.schedulers.ensemble.flow import Firing, Flow
@@ -48,6 +49,9 @@ class RunOwner(Protocol):
     def call_ended(self, step: int) -> None:
         """A call of a step has ended."""
 
+    def record(self, request: InferRequest, timing: Timing) -> None:
+        """Count a request that ends well; `timing` is the sum of its calls'."""
+
     def forget(self, run: EnsembleRun) -> None:
         """Drop what of the run waits for its place."""
 
@@ -72,6 +76,7 @@ class EnsembleRun:
         self._owner = owner
         self._calls: set[_StepCall] = set()
         self._waiting = 0
+        self._timing: Timing = (0, 0, 0, 0)
         self._is_given_up = False
         self._is_over = False
         self._is_advancing = False
@@ -99,6 +104,9 @@ class EnsembleRun:
             self._calls.discard(call)
         if not self._is_given_up:
             if response is not None:
+                if response.timing is not None:
+                    queue_ns, input_ns, infer_ns, output_ns = map(add, self._timing, response.timing)
+                    self._timing = (queue_ns, input_ns, infer_ns, output_ns)
                 self._flow.take(call.firing, _tensors(response, _sequence_of(call.firing, self.request)))
             if is_final:
                 self._flow.end(call.firing)
@@ -178,6 +186,12 @@ class EnsembleRun:
             plan.name, str(plan.version), self.request.id, outputs, response_parameters(sequence, parameters)
         )
         is_last = not plan.is_decoupled or not (self._flow.open_count or self._flow.answers or self._flow.is_stuck)
+        response.timing = self._timing
+        self._send(response, is_last)
+
+    def _send(self, response: InferResponse | None, is_last: bool) -> None:
+        if is_last and not self.request.responder.has_ended:
+            self._owner.record(self.request, self._timing)
         self.request.responder.send(response, is_last)
 
     def _check_over(self) -> None:
@@ -188,7 +202,7 @@ class EnsembleRun:
         if not responder.has_ended and not self._is_given_up:
             # All that could be done is done.
             if self._plan.is_decoupled:
-                responder.send(None, True)
+                self._send(None, True)
             else:
                 responder.fail(self._deadlock())
         self._is_given_up = True

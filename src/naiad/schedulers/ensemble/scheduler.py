@@ -11,8 +11,10 @@ from typing import Any
 
 from naiad.config.plan import ModelPlan
 from naiad.errors import InferenceServerError, unavailable
+from naiad.observability.statistics import ModelStatistics
 from naiad.request.batch import Instance
 from naiad.request.request import InferRequest
+from naiad.request.response import Timing
 from naiad.schedulers import refusals
 from naiad.schedulers.ensemble.flow import Firing
 from naiad.schedulers.ensemble.graph import Graph, StepModel
@@ -23,12 +25,13 @@ from naiad.schedulers.ensemble.run import EnsembleRun
 class EnsembleScheduler:
     """See `Scheduler`. `plan` may be replaced by one with the same steps, for the requests from then on."""
 
-    def __init__(self, plan: ModelPlan, members: Members) -> None:
+    def __init__(self, plan: ModelPlan, members: Members, statistics: ModelStatistics) -> None:
         assert plan.ensemble is not None
         self.plan = plan
         self.namespace = ""
         self._steps = plan.ensemble.steps
         self._members = members
+        self._statistics = statistics
         self._limit = plan.ensemble.max_inflight_requests
         self._open = [0] * len(self._steps)
         self._waiting: list[deque[tuple[EnsembleRun, Firing[Any]]]] = [deque() for _ in self._steps]
@@ -99,6 +102,10 @@ class EnsembleScheduler:
             run, firing = self._waiting[step].popleft()
             self._open[step] += 1
             run.resume(firing)
+
+    def record(self, request: InferRequest, timing: Timing) -> None:
+        """See `RunOwner.record`. A request is one execution of the ensemble."""
+        self._statistics.record_execution(request.batch_size, 1, *timing)
 
     def forget(self, run: EnsembleRun) -> None:
         """See `RunOwner.forget`."""
