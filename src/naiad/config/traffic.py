@@ -22,6 +22,7 @@ _MOST_VERSIONS = 100
 _MOST_WEIGHT = 1_000_000_000
 _LONGEST_VERSION = 18
 _LONGEST_SHOWN = 60
+_MOST_SHOWN = 10
 _MEMBERS = ("weights", "shadow", "max_shadow_in_flight")
 
 
@@ -65,7 +66,8 @@ def read_traffic(value: Any) -> TrafficSettings:
     """Return the settings that a JSON value holds. Raises INVALID_ARGUMENT with every mistake."""
     mistakes = list(_mistakes(value))
     if mistakes:
-        raise invalid_argument("; ".join(mistakes))
+        more = f"; {len(mistakes) - _MOST_SHOWN} more mistakes" if len(mistakes) > _MOST_SHOWN else ""
+        raise invalid_argument("; ".join(mistakes[:_MOST_SHOWN]) + more)
     return TrafficSettings(
         _by_version(value.get("weights", {})),
         _by_version(value.get("shadow", {})),

@@ -18,11 +18,10 @@ class Traffic(Protocol):
     def choose(self, call: InferCall) -> Route:
         """Return the route of the version that is to answer `call`."""
 
-    def copy(self, call: InferCall, checked: CheckedCall, route: Route, *, has_regions: bool) -> None:
+    def copy(self, call: InferCall, checked: CheckedCall, route: Route) -> None:
         """Send copies of `call`, which `route` has `checked` and accepted, to the versions on trial. Never raises, never waits.
 
-        The accepted request itself belongs to its scheduler by now. `has_regions` is whether tensors are in memory that the
-        client may change.
+        The accepted request itself belongs to its scheduler by now.
         """
 
 

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from naiad.config.plan import TensorPlan
 from naiad.core.classification import ClassifyingSink
 from naiad.core.client_memory import ClientMemory, uses_regions
-from naiad.core.region_sink import RegionSink
 from naiad.core.route import Route, Traffic
 from naiad.core.traffic.control import TrafficControl
 from naiad.errors import DecoupledModelError, InferenceServerError, invalid_argument, unavailable
@@ -117,14 +116,13 @@ class InferenceServer:
         if call.template is None and uses_regions(call):
             return self._client_memory.infer(call, sink, self.infer)
         received_ns = _now_ns()
-        has_regions = False
         if route is None:
             route = self._routes.get((call.model_name, call.model_version)) or self._find_route(
                 call.model_name, call.model_version
             )
             traffic = route.traffic
             if traffic is not None:
-                route, has_regions = traffic.choose(call), isinstance(sink, RegionSink)
+                route = traffic.choose(call)
         checked = route.check(call)
         model = route.model
         if model.plan.is_decoupled and not call.takes_many_responses:
@@ -144,6 +142,7 @@ class InferenceServer:
         request.parameters = call.parameters
         request.priority = call.priority
         request.timeout_us = call.timeout_us
+        request.is_uncached = call.is_uncached
         request.may_omit_outputs = call.may_omit_outputs
         if call.sequence_id:
             request.sequence = Sequence(call.sequence_id, call.is_sequence_start, call.is_sequence_end)
@@ -155,7 +154,7 @@ class InferenceServer:
             model.statistics.record_refusal()
             raise error from None
         if traffic is not None:
-            traffic.copy(call, checked, route, has_regions=has_regions)
+            traffic.copy(call, checked, route)
         return request
 
     def is_live(self) -> bool:

@@ -32,7 +32,7 @@ class InferRequest:
     `inputs` maps input names to arrays in the client's shape (with the batch dimension when the model batches), each in the
     numpy dtype of the model's datatype. `outputs` are the names of the wanted outputs, in the order in which the response
     lists them. `batch_size` is the number of items, 1 for models that don't batch (a batch of 0 counts 1 too).
-    `received_ns` and `enqueued_ns` are monotonic times. `timeout_us` is the client's, 0 for none.
+    `received_ns` and `enqueued_ns` are monotonic times. `is_uncached` is the call's. `timeout_us` is the client's, 0 for none.
     `is_padding`: no client sent it, it only fills a position of a batch. `may_omit_outputs`: a wanted output that
     the model doesn't return is no error.
     """
@@ -44,6 +44,7 @@ class InferRequest:
         "inputs",
         "is_cancelled",
         "is_padding",
+        "is_uncached",
         "may_omit_outputs",
         "on_cancel",
         "outputs",
@@ -77,6 +78,7 @@ class InferRequest:
         self.is_cancelled = False
         self.may_omit_outputs = False
         self.is_padding = False
+        self.is_uncached = False
         self.on_cancel: Callable[[InferRequest], None] | None = None
 
     def cancel(self) -> None:

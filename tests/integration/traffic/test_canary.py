@@ -205,6 +205,10 @@ def test_a_version_that_goes_leaves_its_share_to_the_others_and_settings_of_the_
             {"shadow": {"x": 0.5}},
             "traffic of model 'echo': 'shadow' has the version \"x\", must be the name of a version's folder, like \"1\"",
         ),
+        (
+            {"weights": {"1": 1}, "shadow": {"2" * 70_000: 1}},
+            "traffic settings have 70040 bytes, at most 65536 are allowed",
+        ),
         ([1], "the request's JSON must be an object, got an array"),
     ],
 )
@@ -257,3 +261,39 @@ def test_bad_settings_of_a_configuration_fail_the_load_with_their_mistake(serve,
     text = "parameter 'naiad_traffic' for wrong: 'weights' of version \"1\" is \"much\", must be a number from 0 to 1000000000"
     assert text in reasons["wrong"]
     assert asker(server, "http")() == 1
+
+
+def test_a_name_that_two_models_have_is_refused_with_namespaces(serve, tmp_path):
+    for folder in ("one", "two"):
+        echo(tmp_path / folder)
+    echo(tmp_path / "two", {"weights": {"2": 1}}, name="other")
+    server = serve(tmp_path / "one", f"--model-repository={tmp_path / 'two'}", "--model-namespacing=true")
+    for method in ("GET", "POST", "DELETE"):
+        url = f"{server.url}/v2/models/echo/traffic"
+        reply = requests.request(method, url, json={"weights": {"1": 1}}, timeout=10)
+        assert (reply.status_code, "2 identifiers of model 'echo'" in reply.text) == (400, True)
+    assert get_traffic(server, "other")["shares"] == {"2": 1}
+    body = {"inputs": [{"name": "X", "shape": [1, 1], "datatype": "FP32", "data": [1]}]}
+    assert server.infer("other", body).json()["model_version"] == "2"
+    assert server.metric("naiad_traffic_share", model="other", version="2") == 1
+
+
+def test_versions_come_and_go_while_clients_ask_and_no_request_fails(serve, tmp_path):
+    model = ValueModel(tmp_path / "repository")
+    model.write_version(2, 2)
+    both = traffic_parameter({"weights": {"1": 1, "2": 1}})
+    model.write_config("version_policy { all {} }\n" + both)
+    server = serve(tmp_path / "repository", "--model-control-mode=explicit", "--load-model=ver")
+    client = server.clients.enter_context(tritonclient.http.InferenceServerClient(server.http, network_timeout=15))
+    set_traffic(server, {"weights": {"1": 1, "2": 1}, "shadow": {"3": 0.5}}, "ver")
+    with Traffic(server, "ver", 4) as traffic:
+        for versions in ("2", "1", "1, 2"):
+            model.write_config(f"version_policy {{ specific {{ versions: [ {versions} ] }} }}\n" + both)
+            client.load_model("ver")
+            traffic.wait_round()
+            begun = [len(answers) for answers in traffic.answers]
+            traffic.wait_round()
+            late = {value for answers, start in zip(traffic.answers, begun) for value in answers[start:]}
+            assert late <= {float(version) for version in versions.split(",")}
+    assert traffic.failures == []
+    assert get_traffic(server, "ver")["shares"] == {"1": 0.5, "2": 0.5}

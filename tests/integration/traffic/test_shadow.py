@@ -248,25 +248,65 @@ def test_streams_are_shared_and_their_copies_dropped(serve, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="objects are made in /dev/shm")
-def test_tensors_in_memory_of_clients_are_not_copied(serve, tmp_path):
+def test_inputs_that_a_client_may_change_are_not_copied_and_copies_write_no_memory_of_clients(serve, tmp_path):
     folder = write(tmp_path / "models", SHADOW, backend="identity")
     for version in (1, 2):
         (folder / str(version)).mkdir()
     server = serve(tmp_path / "models", "--allow-client-shm=true")
-    with PosixObject(16) as memory:
-        memory.write(np.array([7, 0], np.float32).tobytes())
-        body = {"key": memory.key, "byte_size": 16}
+    small, large = 4, 2 << 20
+    with PosixObject(2 * large) as memory:
+        memory.write(np.full(large // 4, 7, np.float32).tobytes())
+        body = {"key": memory.key, "byte_size": 2 * large}
         requests.post(f"{server.url}/v2/systemsharedmemory/region/r/register", json=body, timeout=10).raise_for_status()
-        places = [{"shared_memory_region": "r", "shared_memory_byte_size": 4, "shared_memory_offset": at} for at in (0, 4)]
-        tensor = {"name": "X", "shape": [1, 1], "datatype": "FP32"}
-        for inputs, outputs in (
-            ({**tensor, "parameters": places[0]}, {"name": "Y", "parameters": places[1]}),
-            ({**tensor, "data": [8]}, {"name": "Y", "parameters": places[1]}),
-        ):
-            server.infer("trial", {"inputs": [inputs], "outputs": [outputs]}).raise_for_status()
-        assert np.frombuffer(memory.read(8), np.float32).tolist() == [7, 8]
-    assert shadow_count(server, "skipped") == 2
-    assert server.metric("nv_inference_request_success", model="trial", version="2") == 0
+
+        def ask(inputs: dict, size_bytes: int) -> None:
+            place = {"shared_memory_region": "r", "shared_memory_byte_size": size_bytes, "shared_memory_offset": large}
+            asked = {"inputs": [{"name": "X", "datatype": "FP32", **inputs}], "outputs": [{"name": "Y", "parameters": place}]}
+            server.infer("trial", asked).raise_for_status()
+
+        for size_bytes in (small, large):
+            place = {"shared_memory_region": "r", "shared_memory_byte_size": size_bytes}
+            ask({"shape": [1, size_bytes // 4], "parameters": place}, size_bytes)
+            assert memory.read(size_bytes, large) == memory.read(size_bytes)
+        ask({"shape": [1, 1], "data": [8]}, small)
+        assert np.frombuffer(memory.read(8, large), np.float32).tolist() == [8, 7]
+    wait_until(lambda: shadow_count(server, "success") == 2)
+    assert shadow_count(server, "skipped") == 1
+    assert server.metric("nv_inference_request_success", model="trial", version="1") == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="objects are made in /dev/shm")
+def test_steps_of_ensembles_follow_the_settings_and_keep_the_rule_of_memory_of_clients(serve, tmp_path):
+    folder = write(tmp_path / "models", SHADOW, backend="identity")
+    for version in (1, 2):
+        (folder / str(version)).mkdir()
+    ensemble = tmp_path / "models" / "whole"
+    (ensemble / "1").mkdir(parents=True)
+    (ensemble / "config.pbtxt").write_text(
+        """
+        platform: "ensemble"
+        max_batch_size: 4
+        input [{ name: "X" data_type: TYPE_FP32 dims: [ -1 ] }]
+        output [{ name: "Y" data_type: TYPE_FP32 dims: [ -1 ] }]
+        ensemble_scheduling { step [{
+          model_name: "trial" model_version: -1
+          input_map { key: "X" value: "X" } output_map { key: "Y" value: "Y" }
+        }] }
+        """
+    )
+    server = serve(tmp_path / "models", "--allow-client-shm=true")
+    assert Asker(server, "http", "whole")(5.0) == 5.0
+    wait_until(lambda: shadow_count(server, "success") == 1)
+    size_bytes = 2 << 20
+    with PosixObject(size_bytes) as memory:
+        body = {"key": memory.key, "byte_size": size_bytes}
+        requests.post(f"{server.url}/v2/systemsharedmemory/region/r/register", json=body, timeout=10).raise_for_status()
+        place = {"shared_memory_region": "r", "shared_memory_byte_size": size_bytes}
+        tensor = {"name": "X", "shape": [1, size_bytes // 4], "datatype": "FP32", "parameters": place}
+        outputs = [{"name": "Y", "parameters": {"binary_data": True}}]
+        server.infer("whole", {"inputs": [tensor], "outputs": outputs}).raise_for_status()
+    assert shadow_count(server, "skipped") == 1
+    assert server.metric("nv_inference_request_success", model="trial", version="1") == 2
 
 
 def test_naiad_check_names_the_line_and_every_mistake(tmp_path):

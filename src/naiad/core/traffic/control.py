@@ -57,7 +57,6 @@ class TrafficControl:
             settings = read_traffic(members)
         except InferenceServerError as error:
             raise invalid_argument(f"traffic of model '{name}': {error.message}") from error
-        self._forget_unknown()
         self._state(name).given = settings
 
     def reset(self, name: str) -> None:
@@ -110,6 +109,7 @@ class TrafficControl:
     def _state(self, name: str) -> ModelTraffic:
         state = self._states.get(name)
         if state is None:
+            self._forget_unknown()
             state = self._states[name] = ModelTraffic(ShadowRequests(self._run_on_thread))
             if self._is_stopped:
                 state.shadow.stop()

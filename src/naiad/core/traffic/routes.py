@@ -72,8 +72,10 @@ class SharedRoutes:
         state.request_counts[version] += 1
         return self._routes[version]
 
-    def copy(self, call: InferCall, checked: CheckedCall, route: Route, *, has_regions: bool) -> None:
-        """See `Traffic.copy`. Of a sequence all requests are copied or none."""
+    def copy(self, call: InferCall, checked: CheckedCall, route: Route) -> None:
+        """See `Traffic.copy`. Of a sequence all requests are copied or none. Inputs that their client may change aren't copied:
+        it may also take the memory away.
+        """
         settings, shadow, sequence_id = self._settings, self._state.shadow, call.sequence_id
         for version, share in settings.shadow.items():
             if version == route.model.plan.version:
@@ -82,7 +84,7 @@ class SharedRoutes:
             if point >= share:
                 continue
             copies_to = self._routes.get(version)
-            if has_regions:
+            if call.is_uncached:
                 shadow.count(version, ShadowResult.SKIPPED)
             elif copies_to is None:
                 shadow.count(version, ShadowResult.REFUSED)

@@ -289,6 +289,7 @@ def _infer_call(request: InferRequest, plan: ModelPlan, firing: Firing[_Tensor])
     call.priority = request.priority
     call.timeout_us = request.timeout_us
     call.takes_many_responses = call.may_omit_outputs = True
+    call.is_uncached = request.is_uncached
     sequence = _sequence_of(firing, request)
     if sequence is not None:
         call.sequence_id, call.is_sequence_start, call.is_sequence_end = sequence.id, sequence.is_start, sequence.is_end

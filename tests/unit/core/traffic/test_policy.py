@@ -149,3 +149,9 @@ def test_too_many_versions_are_refused():
 def test_all_mistakes_are_told_at_once():
     (text,) = traffic_mistakes('{"weights": {"x": 1}, "shadow": {"1": 2}, "max_shadow_in_flight": 1.5}')
     assert [part.split(" ")[0] for part in text.split("; ")] == ["'weights'", "'shadow'", "'max_shadow_in_flight'"]
+
+
+def test_no_text_is_as_long_as_its_mistakes():
+    (text,) = traffic_mistakes('{"weights": {}, ' + ", ".join(f'"m{number}": 1' for number in range(1000)) + "}")
+    assert text.endswith("; 990 more mistakes")
+    assert len(text) < 2000

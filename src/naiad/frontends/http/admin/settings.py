@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from naiad.errors import invalid_argument
 from naiad.frontends.http.admin.body import json_answer, read_object
 from naiad.frontends.http.admin.endpoint import Question
+
+_MOST_TRAFFIC_BYTES = 64 << 10
 
 
 async def show_logs(question: Question) -> Response:
@@ -28,6 +31,8 @@ async def show_traffic(question: Question) -> Response:
 
 async def change_traffic(question: Question) -> Response:
     """Put the settings of the body in place of those that hold, and show them."""
+    if len(question.body) > _MOST_TRAFFIC_BYTES:
+        raise invalid_argument(f"traffic settings have {len(question.body)} bytes, at most {_MOST_TRAFFIC_BYTES} are allowed")
     question.service.set_traffic(question.model, read_object(question.body))
     return await show_traffic(question)
 
