@@ -165,14 +165,28 @@ class EnsemblePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ResourceNeed:
+    """`count` of a resource that an instance needs to run; one that `is_global` is shared by all devices."""
+
+    name: str
+    count: int
+    is_global: bool
+
+
+@dataclass(frozen=True, slots=True)
 class InstancePlan:
-    """One instance to make: `name` is unique in the model, `kind` CPU, GPU or MODEL, `device_id` the GPU or -1."""
+    """One instance to make: `name` is unique in the model, `kind` CPU, GPU or MODEL, `device_id` the GPU or -1.
+
+    `resources` and `priority` (0 counts as 1, the highest) are for the rate limiter.
+    """
 
     name: str
     kind: str
     device_id: int
     group: str
     is_passive: bool = False
+    resources: tuple[ResourceNeed, ...] = ()
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

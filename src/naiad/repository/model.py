@@ -19,7 +19,7 @@ from naiad.cache.base import ResponseCache
 from naiad.cache.front import CacheFront, FrontContext
 from naiad.clock import Clock
 from naiad.config.plan import InstancePlan, ModelPlan
-from naiad.errors import InferenceServerError, invalid_argument, unavailable
+from naiad.errors import InferenceServerError, unavailable
 from naiad.execution.output_checks import OutputChecker
 from naiad.execution.placement import Placement, PlacementMode, TurnBudget
 from naiad.execution.process.codec.decode import ResponseDecoder
@@ -36,20 +36,21 @@ from naiad.observability.statistics import ModelStatistics
 from naiad.repository.agents.lifecycle import AgentLifecycle
 from naiad.repository.ensembles.holds import Holds
 from naiad.repository.layout import UploadFolder
+from naiad.repository.placing import placement_mode
 from naiad.request.batch import Instance, Scheduler
 from naiad.request.request import InferRequest
 from naiad.schedulers.direct.scheduler import DirectScheduler
 from naiad.schedulers.dynamic.scheduler import DynamicScheduler
 from naiad.schedulers.ensemble.members import Members
 from naiad.schedulers.ensemble.scheduler import EnsembleScheduler
+from naiad.schedulers.rate_limiter.limiter import RateLimiter
+from naiad.schedulers.rate_limiter.seats import Seats
 from naiad.schedulers.sequence.scheduler import SequenceScheduler
 
 Run = Callable[[Callable[[], None]], Awaitable[None]]
 """Runs a function that blocks on a thread."""
 
 _log = logging.getLogger("naiad.repository")
-
-PLACEMENT_PARAMETER = "naiad_placement"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Runtime:
     workers: WorkerHost
     cache: ResponseCache | None = None
     members: Members | None = None
+    limiter: RateLimiter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class Model:
         "_idle_callbacks",
         "_instances",
         "_leaving",
+        "_seats",
         "_warm_ups",
         "agents",
         "ask_members",
@@ -148,7 +151,11 @@ class Model:
         self._idle_callbacks: list[Callable[[], None]] = []
         is_isolated = isinstance(loaded.instances, LoadedWorkers)
         has_placement = not is_isolated and loaded.backend is not None
-        mode = _placement_mode(plan, cast("type[Backend]", loaded.backend), runtime) if has_placement else PlacementMode.THREAD
+        mode = (
+            placement_mode(plan, cast("type[Backend]", loaded.backend), allows_in_place=runtime.allows_in_place)
+            if has_placement
+            else PlacementMode.THREAD
+        )
         self.placement = Placement(mode)
         self.restart_counts: Counter[str] = Counter()
         self.poison_count = 0
@@ -167,6 +174,7 @@ class Model:
         self._instances: list[_Instance] = []
         self._active: list[_Instance] = []
         self._leaving: list[_Instance] = []
+        self._seats = Seats(runtime.limiter, plan.name, plan.instances)
         self._warm_ups: list[asyncio.Future[InferenceServerError | None]] = []
         self.is_parked = loaded.is_parked
         if not loaded.is_parked:
@@ -183,7 +191,7 @@ class Model:
         if instance not in self._active:
             return
         if instance not in self.down:
-            self.scheduler.remove(instance)
+            self.scheduler.remove(self._seats.of(instance))
         self.down[instance] = reason
         if len(self.down) < len(self._active):
             return
@@ -194,7 +202,7 @@ class Model:
     def on_up(self, instance: Instance) -> None:
         """See `InstanceOwner.on_up`."""
         if self.down.pop(instance, None) is not None:
-            self.scheduler.add(instance)
+            self.scheduler.add(self._seats.of(instance))
         self.set_unready("")
 
     def resize(self, plan: ModelPlan, copies: Copies) -> Sequence[Callable[[Run], Coroutine[Any, Any, None]]]:
@@ -237,14 +245,15 @@ class Model:
         instances = self._made_instances(plans, copies)
         self._instances += instances
         self._active += [instance for instance, made in zip(instances, plans) if not made.is_passive]
-        is_sole = len(self._active) == 1 and isinstance(self.scheduler, DirectScheduler)
+        self._seats.take(instances, plans)
+        is_sole = len(self._active) == 1 and isinstance(self.scheduler, DirectScheduler) and not self._seats
         for instance in self._instances:
             if isinstance(instance, ProcessInstance):
                 instance.is_sole = is_sole
         for instance in instances:
             instance.on_open_zero = self._on_open_zero
             if instance in self._active:
-                self.scheduler.add(instance)
+                self.scheduler.add(self._seats.of(instance))
         if isinstance(copies, LoadedWorkers):
             for process_instance, started in zip(instances, copies.started):
                 assert isinstance(process_instance, ProcessInstance)
@@ -283,7 +292,7 @@ class Model:
             self._on_open_zero()
 
         instance.on_open_zero = on_open_zero
-        self.scheduler.remove(instance, is_free.set)
+        self.scheduler.remove(self._seats.of(instance), is_free.set)
 
         async def leave(run: Run) -> None:
             await is_free.wait()
@@ -294,6 +303,7 @@ class Model:
             if instance in self._leaving:
                 self._leaving.remove(instance)
                 await _close([instance], run)
+            self._seats.leave(instance)
             # Without this circle the memory goes at once.
             instance.on_open_zero = _no_one
 
@@ -438,7 +448,8 @@ class Model:
         await _close(instances, run)
         # Without these circles the memory goes at once.
         for instance in instances:
-            self.scheduler.remove(instance)
+            self.scheduler.remove(self._seats.of(instance))
+            self._seats.leave(instance)
             instance.on_open_zero = _no_one
         self._instances.clear()
         self._active.clear()
@@ -477,22 +488,3 @@ def _made_scheduler(plan: ModelPlan, runtime: Runtime, statistics: ModelStatisti
     if plan.dynamic_batching is not None:
         return DynamicScheduler([], runtime.clock, plan.dynamic_batching)
     return DirectScheduler([], runtime.clock)
-
-
-def _placement_mode(plan: ModelPlan, backend: type[Backend], runtime: Runtime) -> PlacementMode:
-    """Return where the model's batches run: its own wish, within what its backend and the operator allow."""
-    text = plan.parameters.get(PLACEMENT_PARAMETER, "auto")
-    if text not in [mode.value for mode in PlacementMode]:
-        raise invalid_argument(
-            f"model '{plan.name}': parameter '{PLACEMENT_PARAMETER}' is '{text}', must be one of auto, in_place, thread"
-        )
-    wished = PlacementMode(text)
-    if wished is PlacementMode.THREAD or not runtime.allows_in_place:
-        return PlacementMode.THREAD
-    if backend.must_run_in_place(plan):
-        return PlacementMode.IN_PLACE
-    has_strings = any(tensor.datatype.name == "BYTES" for tensor in plan.inputs)
-    if not backend.releases_gil or has_strings:
-        # What holds the GIL, or takes time by what is in a string, can't be predicted from sizes.
-        return PlacementMode.THREAD
-    return wished

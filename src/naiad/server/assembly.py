@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from naiad import __version__
 from naiad.backends.python.settings import with_environment_flags
 from naiad.backends.table import BackendTable
-from naiad.clock import LoopClock
+from naiad.clock import Clock, LoopClock
 from naiad.config.options import ServerOptions
 from naiad.core.client_memory import ClientMemory
 from naiad.core.cuda_memory import CudaMemory
@@ -46,6 +46,8 @@ from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model, Runtime
 from naiad.repository.remote.opening import Repositories
 from naiad.repository.workers import WorkerLoader
+from naiad.schedulers.rate_limiter.capacity import joined
+from naiad.schedulers.rate_limiter.limiter import RateLimiter
 from naiad.server.caches import response_cache
 from naiad.server.grpc_assembly import grpc_site
 from naiad.server.listening import Sockets
@@ -77,6 +79,13 @@ class Server:
     api_keys: ApiKeys | None
 
 
+def rate_limiter(options: ServerOptions, clock: Clock, workers: WorkerHost) -> RateLimiter | None:
+    """Return what hands out resources, None when instances don't wait for any."""
+    if options.rate_limit == "off":
+        return None
+    return RateLimiter(clock, joined(options.rate_limit_resource), workers.waits)
+
+
 def max_connections(options: ServerOptions) -> int:
     """Return how many connections of clients may be open at once."""
     return options.http_max_connections + (options.grpc_max_connections if options.allow_grpc else 0)
@@ -102,7 +111,16 @@ def assemble(
     workers = WorkerHost(loop, pool, settings_of(options), custom_metrics)
     cache = response_cache(options.cache, clock)
     members = CoreMembers()
-    runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), options.in_place, workers, cache, members)
+    runtime = Runtime(
+        clock,
+        pool,
+        TurnBudget(clock.call_soon),
+        options.in_place,
+        workers,
+        cache,
+        members,
+        rate_limiter(options, clock, workers),
+    )
     load_settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options))
     trials = Trials(options.backend_directory) if options.isolate_load else None
     loader = Loader(models.backends, load_settings, WorkerLoader(workers), trials=trials)

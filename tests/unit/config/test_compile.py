@@ -164,7 +164,6 @@ def test_a_plain_config_has_no_unused_field():
         ("output { is_shape_tensor: true }", "output.is_shape_tensor"),
         ("output { is_non_linear_format_io: true }", "output.is_non_linear_format_io"),
         ('instance_group { profile: "1" }', "instance_group.profile"),
-        ("instance_group { rate_limiter { } }", "instance_group.rate_limiter"),
         ("instance_group { secondary_devices { } }", "instance_group.secondary_devices"),
         ('instance_group { } instance_group { host_policy: "p" }', "instance_group.host_policy"),
         ("model_operations { }", "model_operations"),

@@ -54,6 +54,7 @@ DOES_SOMETHING = (
     "model_repository_agents.agents.parameters",
     "response_cache.enable",
     "model_warmup",
+    "instance_group.rate_limiter",
 )
 ONLY_INFORMS = (
     "input.format",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from naiad.config import schema
-from naiad.config.plan import InstancePlan
+from naiad.config.plan import InstancePlan, ResourceNeed
 from naiad.proto import Message
 
 NO_DEVICE = -1
@@ -22,10 +22,19 @@ def instance_plans(config: Message) -> tuple[InstancePlan, ...]:
         kind = schema.enum_name(group, "kind").removeprefix("KIND_")
         first = made[group.name]
         made[group.name] += group.count
+        resources = tuple(ResourceNeed(item.name, item.count, getattr(item, "global")) for item in group.rate_limiter.resources)
         for device in list(group.gpus) or [NO_DEVICE]:
             suffix = f"_gpu{device}" if device != NO_DEVICE else ""
             plans += [
-                InstancePlan(f"{group.name}_{index}{suffix}", kind, device, group.name, group.passive)
+                InstancePlan(
+                    f"{group.name}_{index}{suffix}",
+                    kind,
+                    device,
+                    group.name,
+                    group.passive,
+                    resources,
+                    group.rate_limiter.priority,
+                )
                 for index in range(first, first + group.count)
             ]
     return tuple(plans)

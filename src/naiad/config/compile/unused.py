@@ -27,7 +27,6 @@ UNUSED_FIELDS = (
     "output.is_shape_tensor",
     "output.is_non_linear_format_io",
     "instance_group.profile",
-    "instance_group.rate_limiter",
     "instance_group.secondary_devices",
     "instance_group.host_policy",
     "ensemble_scheduling.step.model_namespace",

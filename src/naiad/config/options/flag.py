@@ -26,7 +26,7 @@ class Category(Enum):
     METRICS = "Metrics"
     BACKENDS = "Backends and execution"
     PYTHON = "Python models"
-    SCHEDULING = "Scheduling and the response cache"
+    SCHEDULING = "Response cache and rate limiter"
 
 
 def last(values: Sequence[Any]) -> Any:

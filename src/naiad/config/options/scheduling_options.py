@@ -1,4 +1,5 @@
-"""The options of the response cache and their flags; a part of the one table, whose whole is `server_options`.
+"""The options of the response cache and the rate limiter and their flags; a part of the one table, whose whole is
+`server_options`.
 
 Owns names, ranges and help, and how the settings of a cache are joined. Doesn't own what the server does with them.
 """
@@ -10,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from naiad.config.options.flag import Category, Flag, option
-from naiad.config.options.kinds import Int
+from naiad.config.options.kinds import Choice, Int
 from naiad.errors import invalid_argument
 
 _SCHEDULING = Category.SCHEDULING
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _SIZE = re.compile(r"[0-9]{1,15}")
 
 
@@ -23,6 +25,21 @@ class CacheConfig:
 
     name: str
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceLimit:
+    """Kind `<name>:<count>[:<device>]`; read as (name, count, device), device None for every one."""
+
+    metavar: str = "NAME:COUNT[:DEVICE]"
+    allowed: str = "<name>:<count> or <name>:<count>:<device> with whole numbers of at least 0"
+
+    def parse(self, text: str) -> tuple[str, int, int | None]:
+        """See `Kind.parse`."""
+        name, *numbers = text.split(":")
+        if not name or len(numbers) not in (1, 2) or not all(map(_NUMBER.fullmatch, numbers)):
+            raise ValueError
+        return name, int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +77,7 @@ def cache_config(settings: Sequence[tuple[str, str, str]]) -> CacheConfig:
 # Without slots: a class can have one base with slots only.
 @dataclass(frozen=True)
 class SchedulingOptions:
-    """The fields of `ServerOptions` for the response cache, one field a flag."""
+    """The fields of `ServerOptions` for the response cache and the rate limiter, one field a flag."""
 
     cache_config: CacheConfig | None = option(  # noqa: RUF009 - a field, made by a factory
         Flag(
@@ -82,6 +99,30 @@ class SchedulingOptions:
             0,
             "The older way to say --cache-config=local,size=BYTES; 0 is none.",
             unit="bytes",
+        )
+    )
+
+    rate_limit: str = option(
+        Flag(
+            "rate-limit",
+            _SCHEDULING,
+            Choice(("off", "execution_count")),
+            "off",
+            "Whether instances wait for the resources that their rate_limiter names. execution_count: those that have run "
+            "least, times their priority, go first.",
+        )
+    )
+    rate_limit_resource: tuple[tuple[str, int, int | None], ...] = option(
+        Flag(
+            "rate-limit-resource",
+            _SCHEDULING,
+            ResourceLimit(),
+            (),
+            "How many there are of a resource, for every device or one; otherwise as many as the instance needs that "
+            "needs most.",
+            default_text="none",
+            is_repeatable=True,
+            collect=tuple,
         )
     )
 

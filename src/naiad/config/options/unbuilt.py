@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from naiad.config.options.kinds import Bool, Choice, Int, Kind
+from naiad.config.options.kinds import Bool, Int, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,6 @@ class UnbuiltFlag:
 
 _TRACE = "tracing isn't built yet"
 _CACHES = "native caches aren't loaded; --cache-config says which are built in"
-_RATE = "the rate limiter isn't built yet"
 _GPU = "models on GPUs aren't built yet"
 _SAGEMAKER = "the SageMaker endpoints aren't built yet"
 _VERTEX = "the Vertex AI endpoints aren't built yet"
@@ -49,7 +48,6 @@ _AGENTS = "native repository agents aren't loaded; agents in Python come by the 
 _REFUSED: Mapping[str, tuple[str, ...]] = {
     _TRACE: ("trace-config", "trace-file", "trace-level", "trace-rate", "trace-count", "trace-log-frequency"),
     _CACHES: ("cache-directory",),
-    _RATE: ("rate-limit-resource",),
     _GPU: (
         "cuda-memory-pool-byte-size",
         "cuda-virtual-address-size",
@@ -95,7 +93,6 @@ _PARTLY_ACCEPTED = (
         note="the server pings once a --grpc-keepalive-time, so the number isn't used",
     ),
     UnbuiltFlag("allow-gpu-metrics", _GPU, Bool(), False),
-    UnbuiltFlag("rate-limit", _RATE, Choice(("off", "execution_count")), "off"),
     UnbuiltFlag("pinned-memory-pool-byte-size", _GPU, Int(), 0),
     UnbuiltFlag("buffer-manager-thread-count", "copying in threads of their own isn't built yet", Int(), 0),
     UnbuiltFlag("strict-model-config", "use --disable-auto-complete-config", Bool(), False),

@@ -43,6 +43,25 @@ class WaitGraph:
         """Return whether a request to `model` could never be answered as things are. Models without workers never wait."""
         return not self._can_go_on(model, frozenset())
 
+    def waits_for(self, instance: object, model: str) -> bool:
+        """Return whether what runs in `instance` can't end before some request to `model` has. What isn't a worker never waits.
+
+        Instances that could take the calls it waits for are taken to be held up by nothing else.
+        """
+        return self._waits_for(getattr(instance, "awaited_models", ()), model, frozenset())
+
+    def _waits_for(self, awaited: Collection[str], model: str, seen: frozenset[str]) -> bool:
+        if model in awaited:
+            return True
+        for name in awaited:
+            instances = self._instances.get(name, [])
+            if name in seen or not instances:
+                continue
+            further = seen | {name}
+            if all(each.is_busy and self._waits_for(each.awaited_models, model, further) for each in instances):
+                return True
+        return False
+
     def _can_go_on(self, model: str, waiting: frozenset[str]) -> bool:
         if model in waiting:
             return False
