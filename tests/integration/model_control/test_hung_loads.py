@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import psutil
 import pytest
 import requests
@@ -10,6 +12,8 @@ from model_folders import identity
 from scripted_models import ENVIRONMENT, ScriptedModel
 from tritonclient.utils import InferenceServerException
 from waiting import wait_until
+
+import naiad
 
 EXPLICIT = "--model-control-mode=explicit"
 LIMIT = "--model-load-timeout-secs=1"
@@ -106,3 +110,29 @@ def test_a_model_that_loads_another_one_needs_no_second_thread(tmp_path, serve, 
     client = http_control(serve(models, EXPLICIT, ONE_THREAD))
     client.load("first")
     assert client.states("first") == client.states("second") == {"1": "READY"}
+
+
+def test_a_disk_that_hangs_at_the_start_is_given_up_too(tmp_path, monkeypatch):
+    identity(tmp_path, "echo")
+    may_go_on = threading.Event()
+
+    def hanging(source):
+        may_go_on.wait(10)
+        return source
+
+    monkeypatch.setattr("naiad.repository.control.control.with_state", hanging)
+    server = naiad.Server(http=False, model_repository=tmp_path, model_load_timeout_secs=0.5)
+    try:
+        with pytest.raises(naiad.InferenceServerError, match=r"reading model 'echo' has taken 0\.5 s .* was given up"):
+            server.start()
+    finally:
+        may_go_on.set()
+
+
+def test_a_server_with_a_load_that_still_hangs_in_its_thread_stops_as_ever(tmp_path, serve):
+    held = ScriptedModel(tmp_path / "models", "held")
+    held.hold("load")
+    server = serve(tmp_path / "models", LIMIT, "--exit-on-error=false", environment=ENVIRONMENT)
+    assert server.stop(timeout_s=8) == 0
+    assert "Traceback" not in server.log()
+    held.release()

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult, name_of
 from naiad.repository.load_threads import LoadThreads
 from naiad.repository.manager import RepositoryManager
 from naiad.repository.states import UNLOADED, State
+from naiad.repository.tree import TreeState
 from naiad.request.service import IndexEntry
 
 # Looking at folders, which a hanging file system may take its time for.
@@ -215,13 +217,19 @@ class ModelControl:
     async def _load_quietly(self, key: str) -> None:
         """Load a model; what fails is in its state and the log."""
         found = self._startup.sources[key]
-        source = await self._looking.run(f"reading model '{key}'", partial(with_state, found))
-        if source.state is not None:
-            self._poller.tried[key] = source.state
-        try:
-            await self._repository.load(key, lambda: source)
-        except InferenceServerError:
-            return
+        states: list[TreeState | None] = []
+
+        def find() -> ModelSource:
+            source = with_state(found)
+            states.append(source.state)
+            return source
+
+        # A failure is in the model's state.
+        with suppress(InferenceServerError):
+            await self._repository.load(key, find)
+        # Without one, looking at the files hangs: the poller begins anew with what it sees.
+        if states and states[0] is not None:
+            self._poller.tried[key] = states[0]
 
     def _load_polled(self, key: str) -> None:
         _log.info("model '%s' is new or has changed", key)
