@@ -15,7 +15,7 @@ from naiad.repository.model import Copies, LoadedWorkers, Model
 
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
-_REREAD_S = 1.0
+_REREAD_S = 4.0
 
 
 class Phase(Enum):
@@ -102,12 +102,13 @@ class Holding:
             self.fresh_bytes = max(self.fresh_bytes, growth_bytes)
         self.is_measured = self.is_measured or bool(growth_bytes) or isinstance(copies, LoadedWorkers)
 
-    def read_workers(self, now_s: float) -> None:
-        """Look again at what its workers take, at most once a second: each look is a file of the system's."""
+    def read_workers(self, now_s: float) -> bool:
+        """Look again at what its workers take, unless that has been done lately; return whether it was done."""
         if self.model is None or self.phase is not Phase.RESIDENT or now_s < self._read_at_s + _REREAD_S:
-            return
+            return False
         self._read_at_s = now_s
         self.grown_bytes = sum(size_bytes for _, size_bytes in self.model.worker_memory())
+        return True
 
     def note_failure(self, reason: str, now_s: float) -> None:
         """Let a load on demand wait longer after each failure, so that it doesn't cost the others their places all the time."""

@@ -32,7 +32,12 @@ MAX_WAITING = 1024
 ROOM_SECONDS = 60.0
 """How long a model waits for others to fall idle."""
 
+LOOK_SECONDS = 5.0
+"""How often it is seen whether models have grown."""
+
 _CLOSE_SECONDS = 2.0
+# Each is a file of the system's and takes some 20 µs; the next look reads the others.
+_MOST_READ_AT_ONCE = 20
 
 _log = logging.getLogger("naiad.repository")
 
@@ -79,15 +84,14 @@ class MemoryBudget:
         self._closings: set[asyncio.Task[None]] = set()
         self._loads: set[asyncio.Task[None]] = set()
         self._is_look_due = False
+        self._next_look: asyncio.TimerHandle | None = None
         self._is_stopped = False
         self._is_full = False
         self._may_begin_next = asyncio.Event()
 
     def holdings(self) -> Iterable[tuple[Model, Holding]]:
         """Return every version that is in memory or can come back to it, with what it takes now."""
-        now_s = self._loop.time()
-        for holding in self._by_model.values():
-            holding.read_workers(now_s)
+        self._read_workers()
         return self._by_model.items()
 
     def taken_bytes(self) -> int:
@@ -203,6 +207,8 @@ class MemoryBudget:
     def stop(self) -> None:
         """Answer whoever waits for room, as the server ends."""
         self._is_stopped = True
+        if self._next_look is not None:
+            self._next_look.cancel()
         self._look()
 
     async def close(self) -> None:
@@ -251,6 +257,12 @@ class MemoryBudget:
         self._evict(over)
         if is_short or over.missing_bytes:
             self._watch()
+        if self._next_look is None:
+            self._next_look = self._loop.call_later(LOOK_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._next_look = None
+        self._look()
 
     def _is_begun(self, holding: Holding) -> bool:
         """Begin to load a model that requests wait for; return whether that could be, or failed."""
@@ -325,17 +337,23 @@ class MemoryBudget:
 
     def _choose(self, wanted_bytes: int, own_name: str) -> Evictions[Holding]:
         """See `policy.choose`. Models that are being changed stay, but for those of `own_name`, whose change this is."""
-        now_s = self._loop.time()
+        self._read_workers()
         taken_bytes, residents = 0, []
         for holding in self._holdings:
             if holding.phase is not Phase.RESIDENT and holding.phase is not Phase.LOADING:
                 continue
-            holding.read_workers(now_s)
             taken_bytes += holding.taken_bytes
             if holding.phase is Phase.RESIDENT:
                 is_free = holding.is_idle and self._may_go(holding, own_name)
                 residents.append(Resident(holding, holding.size_bytes, holding.last_used_ms, is_free))
         return choose(taken_bytes + wanted_bytes - self.limit_bytes, residents)
+
+    def _read_workers(self) -> None:
+        now_s, count = self._loop.time(), 0
+        for holding in self._holdings:
+            count += holding.read_workers(now_s)
+            if count == _MOST_READ_AT_ONCE:
+                return
 
     def _may_go(self, holding: Holding, own_name: str) -> bool:
         assert holding.model is not None

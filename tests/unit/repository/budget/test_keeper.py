@@ -336,6 +336,21 @@ def test_an_engine_s_model_is_measured_at_its_first_load_only(run):
     run(work, declared=("",) * 3)
 
 
+def test_models_that_grow_beyond_the_limit_while_they_serve_make_idle_ones_leave(run, monkeypatch):
+    monkeypatch.setattr(keeper, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(Holding, "read_workers", lambda _self, _now_s: False)
+
+    async def work(bench: Bench) -> None:
+        assert bench.phases() == ["RESIDENT"] * 3
+        for name in NAMES:
+            assert await bench.error(name) is None
+        bench.holding("b").grown_bytes = 200 * MEGABYTE
+        await bench.until_in("a", Phase.PARKED)
+        assert bench.phases() == ["PARKED", "RESIDENT", "RESIDENT"]
+
+    run(work, declared=("50MB", "", "60MB"), limit_mb=300)
+
+
 def test_what_a_worker_has_grown_to_counts_until_it_leaves():
     model = SimpleNamespace(worker_memory=lambda: iter([("m_0", 500), ("m_1", 400)]))
     holding = Holding(SimpleNamespace(), 1, Need(None, 10), Phase.RESIDENT, model, fresh_bytes=300)
