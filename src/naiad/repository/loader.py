@@ -144,6 +144,8 @@ class Loader:
         for name in skipped_samples(config):
             _log.info("model '%s': warm-up sample '%s' has batch_size 0 and isn't run", source.name, name)
         _warn_of_unused(config, source.name)
+        for finding in validate.unserved_traffic(config, chosen):
+            _log.warning("%s", finding.text)
         return PreparedModel(source, config, backend, settings, chosen, spare, time.monotonic() - began)
 
     def load(self, prepared: PreparedModel, version: int) -> LoadedVersion:

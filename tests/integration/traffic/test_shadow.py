@@ -323,3 +323,21 @@ def test_naiad_check_names_the_line_and_every_mistake(tmp_path):
     assert f"config.pbtxt:{line}:" in said
     assert '\'weights\' of version "1" is "all", must be a number from 0 to 1000000000' in said
     assert "'shadow' of version \"2\" is 7, must be a number from 0 to 1" in said
+
+
+def test_a_version_that_is_named_and_not_served_is_a_warning_of_the_check_and_of_the_load(serve, tmp_path):
+    folder = write(tmp_path, {"weights": {"2": 1, "1": 1}, "shadow": {"7": 1}}, backend="identity")
+    text = (folder / "config.pbtxt").read_text().replace("version_policy { all {} }", "")
+    (folder / "config.pbtxt").write_text(text)
+    for version in (1, 2):
+        (folder / str(version)).mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-m", "naiad", "check", str(tmp_path)], capture_output=True, text=True, timeout=15, check=False
+    )
+    server = serve(tmp_path)
+    why = "which isn't served: version_policy and the model's folder select 2"
+    warning = "parameter 'naiad_traffic' for trial names version {}, " + why
+    said = " ".join(ended.stdout.split())
+    logged = [line for line in server.errors if "naiad_traffic" in line]
+    assert (ended.returncode, "warning: " + warning.format(1) in said, warning.format(7) in said) == (0, True, True)
+    assert [warning.format(version) in line for version, line in zip((1, 7), logged)] == [True, True]

@@ -11,12 +11,13 @@ from naiad.config.validate.policies import policy_findings
 from naiad.config.validate.scheduling import scheduling_findings
 from naiad.config.validate.sequences import sequence_findings
 from naiad.config.validate.tensors import tensor_findings
-from naiad.config.validate.traffic import traffic_findings
+from naiad.config.validate.traffic import traffic_findings, unserved_traffic
 from naiad.config.validate.unbuilt import refuse_unbuilt_scheduling
 from naiad.proto import Message
 
 __all__ = [
     "all_findings",
+    "unserved_traffic",
     "validate",
     "validate_batch_tensors",
     "validate_general",

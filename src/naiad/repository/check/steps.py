@@ -85,6 +85,8 @@ class _Check:
         self._keep(FROM_DEFAULTS)
         self._validate(config)
         if not model.errors:
+            for finding in validate.unserved_traffic(config, chosen):
+                model.add_warning(finding)
             self._compile(config, backend, chosen)
         return model
 
