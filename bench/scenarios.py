@@ -32,7 +32,7 @@ SEED = 20
 @dataclass(frozen=True, slots=True)
 class Family:
     """An identity model FP32[`dims`] that each server has once for each way of running it: all of them, or only as a Python
-    model when it `needs_python`.
+    model when it `needs_python`. With `step_count` it is an ensemble of so many such models.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Family:
     max_batch_size: int = 8
     python_file: Path = PYTHON_IDENTITY
     needs_python: bool = False
+    step_count: int = 0
 
     def inputs(self) -> dict[str, Array]:
         """Return one request's tensor: batch 1, random values, the same in every run."""
@@ -100,7 +101,8 @@ IDENTITY = Family("identity", (16,))
 IDENTITY_BATCHED = Family("identity_batched", (16,), is_batched=True)
 IMAGE = Family("image", (3, 224, 224))
 SLEEPER = Family("sleeper", (16,), is_batched=True, max_batch_size=16, python_file=PYTHON_SLEEPER, needs_python=True)
-FAMILIES = (IDENTITY, IDENTITY_BATCHED, IMAGE, SLEEPER)
+ENSEMBLE = Family("ensemble", (16,), step_count=3)
+FAMILIES = (IDENTITY, IDENTITY_BATCHED, IMAGE, SLEEPER, ENSEMBLE)
 
 VARIANTS = (
     Variant("in_place", "in place", "identity", {"naiad_placement": "in_place"}),
@@ -116,6 +118,7 @@ SCENARIOS = (
     Scenario("image-binary-c1", IMAGE, Form.BINARY, 1),
     Scenario("image-binary-c16", IMAGE, Form.BINARY, 16),
     Scenario("sleep-5ms-batched-c64", SLEEPER, Form.BINARY, 64),
+    *(Scenario(f"ensemble-3-binary-c{count}", ENSEMBLE, Form.BINARY, count) for count in (1, 16, 64)),
     *(Scenario(f"identity-grpc-c{count}", IDENTITY, Form.GRPC, count, "h2load") for count in (1, 16, 64)),
     Scenario("identity-grpc-perf-analyzer-c16", IDENTITY, Form.GRPC, 16, "perf_analyzer"),
     *(Scenario(f"image-grpc-c{count}", IMAGE, Form.GRPC, count, "h2load") for count in (1, 16)),
@@ -185,8 +188,8 @@ def engine_model(scenario: EngineScenario) -> Model:
 
 
 def _identity(name: str, family: Family, backend: str, parameters: dict[str, str], file: Path | None) -> Model:
-    return Model(
-        name=name,
+    model = Model(
+        name=f"{name}_step" if family.step_count else name,
         backend=backend,
         inputs=(Tensor("INPUT0", "TYPE_FP32", family.dims),),
         outputs=(Tensor("OUTPUT0", "TYPE_FP32", family.dims),),
@@ -196,3 +199,6 @@ def _identity(name: str, family: Family, backend: str, parameters: dict[str, str
         file=file,
         file_name="model.py" if file else "",
     )
+    if not family.step_count:
+        return model
+    return Model(name, "", model.inputs, model.outputs, model.max_batch_size, step=model, step_count=family.step_count)

@@ -6,8 +6,9 @@ Owns the text of the configs. Both servers get the same one, but for the backend
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 
@@ -23,7 +24,8 @@ class Tensor:
 @dataclass(frozen=True, slots=True)
 class Model:
     """One model to serve. `file` is copied to `1/<file_name>`; `is_batched` turns the dynamic batcher on,
-    `is_decoupled` lets it answer a request with any number of responses.
+    `is_decoupled` lets it answer a request with any number of responses. With `step` it is an ensemble that runs that model,
+    from its first input to its first output, `step_count` times one after the other.
     """
 
     name: str
@@ -36,12 +38,14 @@ class Model:
     parameters: Mapping[str, str] = field(default_factory=dict)
     file: Path | None = None
     file_name: str = ""
+    step: Model | None = None
+    step_count: int = 0
 
 
 def write_repository(root: Path, models: tuple[Model, ...]) -> Path:
     """Write `models` below the folder `root`, which is made anew, and return it."""
     shutil.rmtree(root, ignore_errors=True)
-    for model in models:
+    for model in (*models, *(model.step for model in models if model.step is not None)):
         version = root / model.name / "1"
         version.mkdir(parents=True)
         (root / model.name / "config.pbtxt").write_text(config_text(model))
@@ -52,14 +56,28 @@ def write_repository(root: Path, models: tuple[Model, ...]) -> Path:
 
 def config_text(model: Model) -> str:
     """Return the config.pbtxt of one model."""
-    lines = [f'name: "{model.name}"', f'backend: "{model.backend}"', f"max_batch_size: {model.max_batch_size}"]
+    kind = 'platform: "ensemble"' if model.step is not None else f'backend: "{model.backend}"'
+    lines = [f'name: "{model.name}"', kind, f"max_batch_size: {model.max_batch_size}"]
     lines += [f"input {_tensor_text(tensor)}" for tensor in model.inputs]
     lines += [f"output {_tensor_text(tensor)}" for tensor in model.outputs]
+    if model.step is not None:
+        return "\n".join([*lines, *_step_lines(model, model.step)]) + "\n"
     lines += ["instance_group { count: 1 kind: KIND_CPU }"]
     lines += ["dynamic_batching { }"] if model.is_batched else []
     lines += ["model_transaction_policy { decoupled: true }"] if model.is_decoupled else []
     lines += [f'parameters {{ key: "{key}" value {{ string_value: "{text}" }} }}' for key, text in model.parameters.items()]
     return "\n".join(lines) + "\n"
+
+
+def _step_lines(model: Model, step: Model) -> Iterator[str]:
+    between = (f"between{number}" for number in range(1, model.step_count))
+    tensors = [model.inputs[0].name, *between, model.outputs[0].name]
+    yield "ensemble_scheduling {"
+    for before, after in pairwise(tensors):
+        reads = f'input_map {{ key: "{step.inputs[0].name}" value: "{before}" }}'
+        writes = f'output_map {{ key: "{step.outputs[0].name}" value: "{after}" }}'
+        yield f'step {{ model_name: "{step.name}" model_version: -1 {reads} {writes} }}'
+    yield "}"
 
 
 def _tensor_text(tensor: Tensor) -> str:

@@ -11,6 +11,7 @@ from bench.models.repository import config_text, write_repository
 from bench.onnx.share import split_cores
 from bench.scenarios import (
     ENGINE_SCENARIOS,
+    ENSEMBLE,
     FAMILIES,
     IDENTITY,
     IDENTITY_BATCHED,
@@ -106,3 +107,17 @@ def test_a_failed_installation_step_says_what_failed(tmp_path: Path) -> None:
         run_step(["sh", "-c", "echo broken; exit 3"])
     with pytest.raises(Unavailable, match=r"model\.onnx is not where it was expected"):
         only_file(tmp_path, "model.onnx")
+
+
+@pytest.mark.parametrize(
+    "model", [naiad_identity(ENSEMBLE, VARIANTS[0]), triton_identity(ENSEMBLE)], ids=lambda model: model.name
+)
+def test_an_ensemble_runs_its_step_so_many_times_from_input_to_output(tmp_path: Path, model) -> None:
+    write_repository(tmp_path, (model,))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [model.name, f"{model.name}_step"]
+    lines = (tmp_path / model.name / "config.pbtxt").read_text().splitlines()
+    assert [line for line in lines if line.startswith("step")] == [
+        f'step {{ model_name: "{model.name}_step" model_version: -1 input_map {{ key: "INPUT0" value: "{before}" }} '
+        f'output_map {{ key: "OUTPUT0" value: "{after}" }} }}'
+        for before, after in (("INPUT0", "between1"), ("between1", "between2"), ("between2", "OUTPUT0"))
+    ]
