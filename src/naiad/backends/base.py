@@ -98,6 +98,8 @@ class Backend(Protocol):
     """One kind of model file. The class itself is in the table `backends.table`; it isn't instantiated before it is needed.
 
     A class may have `may_omit_outputs` True: a model then leaves out a wanted output by right. Otherwise that is an error.
+    It may have a class method `takes_gpus() -> bool`: whether instances of KIND_AUTO go on GPUs where there are any. Without it
+    they stay on the CPU.
     """
 
     name: ClassVar[str]

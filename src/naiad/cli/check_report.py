@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from naiad.devices.host_policy import default_policy
+
 if TYPE_CHECKING:
-    from naiad.config.plan import ModelPlan, StepPlan, TensorPlan
+    from naiad.config.plan import InstancePlan, ModelPlan, StepPlan, TensorPlan
     from naiad.repository.check import CheckedModel, Remark
 
 
@@ -68,7 +70,7 @@ def _plan(plans: list[ModelPlan]) -> dict[str, Any]:
         "batching": _batching(plan),
         "inputs": [_tensor(tensor) for tensor in plan.inputs],
         "outputs": [_tensor(tensor) for tensor in plan.outputs],
-        "instances": [{"name": instance.name, "kind": instance.kind} for instance in plan.instances],
+        "instances": [_instance(instance) for instance in plan.instances],
         **steps,
     }
 
@@ -78,6 +80,15 @@ def _step(step: StepPlan) -> str:
     sides = [", ".join(f"{name}={tensor}" for name, tensor in side) for side in (step.inputs, step.outputs.items())]
     version = f" version {step.version}" if step.version else ""
     return f"{step.model_name}{version}: {' -> '.join(sides)}"
+
+
+def _instance(instance: InstancePlan) -> dict[str, Any]:
+    policy = (
+        {"host_policy": instance.host_policy}
+        if instance.host_policy != default_policy(instance.kind, instance.device_id)
+        else {}
+    )
+    return {"name": instance.name, "kind": instance.kind, **policy}
 
 
 def _batching(plan: ModelPlan) -> str:

@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from naiad.repository.layout import Naming
     from naiad.repository.loader import LoadSettings
 
-_NAMES = ("disable-auto-complete-config", "model-config-name", "model-namespacing", "backend-config", "backend-directory")
+_NAMES = (
+    "disable-auto-complete-config",
+    "model-config-name",
+    "model-namespacing",
+    "backend-config",
+    "backend-directory",
+    "host-policy",
+    "min-supported-compute-capability",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +67,15 @@ def model_options(texts: Mapping[str, Any]) -> ModelOptions:
         raise click.UsageError(text, click.get_current_context())
     from naiad.backends.python.settings import with_environment_flags  # noqa: PLC0415 - help doesn't need it
     from naiad.backends.table import BackendTable  # noqa: PLC0415
+    from naiad.devices.machine import open_devices  # noqa: PLC0415
     from naiad.repository.loader import LoadSettings  # noqa: PLC0415
     from naiad.server.assembly import SINGLE_FILE_SUFFIXES, naming_of  # noqa: PLC0415
 
-    settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options))
+    try:
+        devices, _ = open_devices(options.host_policy, options.min_supported_compute_capability)
+    except InferenceServerError as error:
+        raise click.UsageError(error.message, click.get_current_context()) from error
+    settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options), devices)
     backends = BackendTable(backend_directory=options.backend_directory)
     return ModelOptions(options, paths, backends, settings, SINGLE_FILE_SUFFIXES, naming_of(options))
 

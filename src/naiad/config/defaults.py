@@ -5,17 +5,21 @@ Owns defaults that don't depend on the model file; those that do are `config.aut
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from naiad.config.backend_name import ENSEMBLE_PLATFORM
+from naiad.devices.inventory import UsableGpus
 from naiad.proto import Message
 
 SEQUENCE_IDLE_US = 1_000_000
+_NO_GPUS = UsableGpus()
 
 
-def normalise(config: Message, *, default_instance_count: int, gpu_count: int = 0) -> None:
+def normalise(config: Message, *, default_instance_count: int, gpus: UsableGpus = _NO_GPUS, is_auto_gpu: bool = True) -> None:
     """Fill in what a ModelConfig leaves open.
 
-    `default_instance_count` is the backend's number of instances for a KIND_CPU group without a count, `gpu_count` the number
-    of GPUs that may be used.
+    `default_instance_count` is the backend's number of instances for a KIND_CPU group without a count, `is_auto_gpu` whether
+    KIND_AUTO means GPUs to it where there are any.
     """
     _complete_version_policy(config.version_policy)
     _complete_scheduling(config)
@@ -24,7 +28,7 @@ def normalise(config: Message, *, default_instance_count: int, gpu_count: int = 
     for name in ("input_pinned_memory", "output_pinned_memory"):
         if not config.optimization.HasField(name):
             getattr(config.optimization, name).enable = True
-    _complete_groups(config, default_instance_count, gpu_count)
+    _complete_groups(config, default_instance_count, gpus.ids, is_auto_gpu=is_auto_gpu)
 
 
 def _complete_version_policy(policy: Message) -> None:
@@ -50,16 +54,16 @@ def _complete_preferred_sizes(batching: Message, max_batch_size: int) -> None:
         batching.preferred_batch_size.append(max_batch_size)
 
 
-def _complete_groups(config: Message, default_instance_count: int, gpu_count: int) -> None:
+def _complete_groups(config: Message, default_instance_count: int, gpus: Sequence[int], *, is_auto_gpu: bool) -> None:
     """Name the groups and settle their kind, count and GPUs. Without any group there is one called as the model."""
     if not config.instance_group:
         config.instance_group.add(name=config.name)
     for index, group in enumerate(config.instance_group):
         group.name = group.name or f"{config.name}_{index}"
         if group.kind == group.KIND_AUTO:
-            has_gpus = gpu_count > 0 and all(0 <= device < gpu_count for device in group.gpus)
-            group.kind = group.KIND_GPU if has_gpus else group.KIND_CPU
+            has_gpus = bool(gpus) and set(group.gpus) <= set(gpus)
+            group.kind = group.KIND_GPU if has_gpus and is_auto_gpu else group.KIND_CPU
         if group.count == 0:
             group.count = default_instance_count if group.kind == group.KIND_CPU else 1
         if group.kind == group.KIND_GPU and not group.gpus:
-            group.gpus.extend(range(gpu_count))
+            group.gpus.extend(gpus)

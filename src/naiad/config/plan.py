@@ -178,6 +178,7 @@ class InstancePlan:
     """One instance to make: `name` is unique in the model, `kind` CPU, GPU or MODEL, `device_id` the GPU or -1.
 
     `resources` and `priority` (0 counts as 1, the highest) are for the rate limiter.
+    `host_policy` names the CPUs that it runs on, see `devices.host_policy`.
     """
 
     name: str
@@ -187,6 +188,7 @@ class InstancePlan:
     is_passive: bool = False
     resources: tuple[ResourceNeed, ...] = ()
     priority: int = 0
+    host_policy: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

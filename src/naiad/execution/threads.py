@@ -12,6 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from naiad.devices.affinity import bind_thread
+from naiad.devices.ranges import ranges_text
+
 Completion = Callable[[], None]
 Job = Callable[[], Completion]
 
@@ -19,9 +22,16 @@ _log = logging.getLogger("naiad.execution")
 
 
 class ThreadPool:
-    """At most `limit` threads, made as they are first needed. `submit` and `close` are for the loop thread only."""
+    """At most `limit` threads, made as they are first needed. `submit` and `close` are for the loop thread only.
 
-    def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
+    The threads run on `cpus` only (empty: on any); `suffix` tells them from those of other pools by their names.
+    """
+
+    def __init__(
+        self, limit: int, loop: asyncio.AbstractEventLoop, cpus: frozenset[int] = frozenset(), suffix: str = ""
+    ) -> None:
+        self._cpus = cpus
+        self._suffix = suffix
         self._limit = limit
         self._loop = loop
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
@@ -47,11 +57,16 @@ class ThreadPool:
             self._jobs.put(None)
 
     def _start_thread(self) -> None:
-        thread = threading.Thread(target=self._work, name=f"naiad-execution-{len(self._threads)}", daemon=True)
+        thread = threading.Thread(target=self._work, name=f"naiad-execution{self._suffix}-{len(self._threads)}", daemon=True)
         self._threads.append(thread)
         thread.start()
 
     def _work(self) -> None:
+        try:
+            bind_thread(self._cpus)
+        except OSError as error:
+            # A CPU may have been taken from the process since the start; batches must run all the same.
+            _log.warning("a thread can't be bound to CPUs %s: %s", ranges_text(self._cpus), error)
         while (job := self._jobs.get()) is not None:
             try:
                 completion: Completion | None = job()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +19,9 @@ from naiad.config.compile.warmup import skipped_samples
 from naiad.config.defaults import normalise
 from naiad.config.plain_file import check_plain_or_folder
 from naiad.config.plan import InstancePlan, ModelPlan
+from naiad.config.validate.instances import instance_findings
+from naiad.devices.affinity import bound
+from naiad.devices.devices import ANY_CPU, Devices
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.execution.process.life.death import WorkerIdentity
 from naiad.execution.process.limits import limits_of
@@ -44,10 +47,24 @@ class LoadSettings:
 
     is_auto_complete: bool
     backend_settings: Mapping[str, Mapping[str, str]]
+    devices: Devices = field(default_factory=Devices)
+
+    def normalise(self, config: Any, backend: AnyBackend | None) -> None:
+        """Fill in what the config leaves open, as it is for `backend` (None: not known) on these devices."""
+        count = backend.default_instance_count if backend else 1
+        normalise(config, default_instance_count=count, gpus=self.devices.gpus, is_auto_gpu=_takes_gpus(backend))
 
     def of_backend(self, name: str) -> dict[str, str]:
         """Return the settings of one backend, over those of all."""
         return {**self.backend_settings.get("", {}), **self.backend_settings.get(name, {})}
+
+    def foreseen_instances(self, config: Any, backend: AnyBackend) -> tuple[InstancePlan, ...]:
+        """Return the instances that a config which isn't complete will have, none when its groups are wrong."""
+        copied = type(config)()
+        copied.CopyFrom(config)
+        self.normalise(copied, backend)
+        is_wrong = any(instance_findings(copied, self.devices.gpus))
+        return () if is_wrong else compile.instance_plans(copied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +153,8 @@ class Loader:
             else:
                 self._complete(config, cast("type[Backend]", backend), files)
         try:
-            normalise(config, default_instance_count=backend.default_instance_count)
-            validate.validate(config, source.name)
+            self._settings.normalise(config, backend)
+            validate.validate(config, source.name, gpus=self._settings.devices.gpus)
         except Exception:
             self._discard(spare)
             raise
@@ -146,6 +163,8 @@ class Loader:
         _warn_of_unused(config, source.name)
         for finding in validate.unserved_traffic(config, chosen):
             _log.warning("%s", finding.text)
+        for _, text in compile.unknown_policies(config, self._settings.devices.policies):
+            _log.warning("%s", text)
         return PreparedModel(source, config, backend, settings, chosen, spare, time.monotonic() - began)
 
     def load(self, prepared: PreparedModel, version: int) -> LoadedVersion:
@@ -176,6 +195,7 @@ class Loader:
             tried.SerializeToString(),
             self._settings.is_auto_complete,
             self._settings.backend_settings,
+            self._settings.devices.gpus.min_capability,
         )
 
     def _load(self, prepared: PreparedModel, version: int) -> LoadedVersion:
@@ -247,14 +267,34 @@ class Loader:
             return []
         if is_isolated(prepared.backend):
             return self._load_workers(prepared, plan, instances, files)
-        return _load_instances(cast("type[Backend]", prepared.backend), plan, instances, files)
+        return self._load_instances(cast("type[Backend]", prepared.backend), plan, instances, files)
+
+    def _load_instances(
+        self, backend: type[Backend], plan: ModelPlan, instances: Sequence[InstancePlan], files: ModelFiles
+    ) -> list[BackendInstance]:
+        copies: list[BackendInstance] = []
+        try:
+            for instance in instances:
+                # What threads the engine starts belong to the instance.
+                with bound(self._settings.devices.cpus_of(instance.host_policy)):
+                    copies.append(backend.load(plan, instance, files))
+                if plan.warmup:
+                    tensors = BatchTensors(plan, may_omit_outputs=getattr(backend, "may_omit_outputs", False))
+                    run_samples(copies[-1], plan, tensors)
+        except Exception as error:
+            for copy in copies:
+                copy.close()
+            raise _load_error(error, plan) from error
+        return copies
 
     def _load_workers(
         self, prepared: PreparedModel, plan: ModelPlan, instances: Sequence[InstancePlan], files: ModelFiles
     ) -> LoadedWorkers:
         backend = cast("type[WorkerBackend]", prepared.backend)
         limits = limits_of(plan.parameters, plan.name)
-        if prepared.spare and prepared.spare[0].version == plan.version:
+        first = self._workers.share_of(plan.instances, instances[0])
+        # A worker is bound when it starts, so one that was started with another share can't be used.
+        if prepared.spare and (prepared.spare[0].version, prepared.spare[0].share) == (plan.version, first):
             spare = prepared.spare.pop()
             program, worker = spare.program, spare.worker
         else:
@@ -270,17 +310,18 @@ class Loader:
     ) -> Any:
         """Return the config as the model's own code completes it; the worker that did it comes into `spare`."""
         name = config.name
-        group = (config.instance_group[0].name or f"{name}_0") if config.instance_group else name
+        instances = self._settings.foreseen_instances(config, backend)
         # The worker becomes the first instance, and is called so from its start.
-        identity = WorkerIdentity(name, str(version), f"{group}_0")
+        identity = WorkerIdentity(name, str(version), instances[0].name if instances else f"{name}_0")
+        share = self._workers.share_of(instances, instances[0]) if instances else ANY_CPU
         program = backend.program(files)
-        completed, worker = self._workers.complete(program, json_form.to_json(config), identity)
+        completed, worker = self._workers.complete(program, json_form.to_json(config), identity, share)
         try:
             config = json_form.from_json(completed, f"what auto_complete_config of model '{name}' returned")
         except Exception:
             self._workers.discard(worker)
             raise
-        spare.append(Spare(version, program, worker))
+        spare.append(Spare(version, program, worker, share))
         return config
 
     def _read(self, source: ModelSource) -> Any:
@@ -339,21 +380,10 @@ def is_isolated(backend: AnyBackend | None) -> bool:
     return bool(getattr(backend, "is_isolated", False))
 
 
-def _load_instances(
-    backend: type[Backend], plan: ModelPlan, instances: Sequence[InstancePlan], files: ModelFiles
-) -> list[BackendInstance]:
-    copies: list[BackendInstance] = []
-    try:
-        for instance in instances:
-            copies.append(backend.load(plan, instance, files))
-            if plan.warmup:
-                tensors = BatchTensors(plan, may_omit_outputs=getattr(backend, "may_omit_outputs", False))
-                run_samples(copies[-1], plan, tensors)
-    except Exception as error:
-        for copy in copies:
-            copy.close()
-        raise _load_error(error, plan) from error
-    return copies
+def _takes_gpus(backend: AnyBackend | None) -> bool:
+    """Return whether models of `backend` go on GPUs without being told to; see `Backend`."""
+    takes_gpus: Callable[[], bool] | None = getattr(backend, "takes_gpus", None)
+    return takes_gpus is not None and takes_gpus()
 
 
 def _files(config: Any, source: ModelSource, version_directory: Path, settings: Mapping[str, str]) -> ModelFiles:

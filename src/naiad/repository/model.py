@@ -22,6 +22,7 @@ from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.errors import InferenceServerError, unavailable
 from naiad.execution.output_checks import OutputChecker
 from naiad.execution.placement import Placement, PlacementMode, TurnBudget
+from naiad.execution.pools import ExecutionPools
 from naiad.execution.process.codec.decode import ResponseDecoder
 from naiad.execution.process.codec.encode import BatchEncoder
 from naiad.execution.process.context import ProcessContext, WorkerHost, WorkerLimits
@@ -30,7 +31,6 @@ from naiad.execution.process.life.start import StartedWorker
 from naiad.execution.ragged import RaggedTensors
 from naiad.execution.tensors import BatchTensors
 from naiad.execution.thread import ExecutionContext, ThreadInstance
-from naiad.execution.threads import ThreadPool
 from naiad.execution.warm_up import begin_samples
 from naiad.observability.statistics import ModelStatistics
 from naiad.repository.agents.lifecycle import AgentLifecycle
@@ -60,7 +60,7 @@ class Runtime:
     """
 
     clock: Clock
-    pool: ThreadPool
+    pools: ExecutionPools
     budget: TurnBudget
     allows_in_place: bool
     workers: WorkerHost
@@ -115,6 +115,7 @@ class Model:
         "_idle_callbacks",
         "_instances",
         "_leaving",
+        "_pools",
         "_seats",
         "_warm_ups",
         "agents",
@@ -151,8 +152,12 @@ class Model:
         self._idle_callbacks: list[Callable[[], None]] = []
         is_isolated = isinstance(loaded.instances, LoadedWorkers)
         has_placement = not is_isolated and loaded.backend is not None
+        # The event loop's thread runs on any CPU.
+        is_bound = any(runtime.pools.is_bound(instance.host_policy) for instance in plan.instances)
         mode = (
-            placement_mode(plan, cast("type[Backend]", loaded.backend), allows_in_place=runtime.allows_in_place)
+            placement_mode(
+                plan, cast("type[Backend]", loaded.backend), allows_in_place=runtime.allows_in_place and not is_bound
+            )
             if has_placement
             else PlacementMode.THREAD
         )
@@ -169,6 +174,7 @@ class Model:
         self.scheduler = _made_scheduler(plan, runtime, self.statistics)
         self.enqueue: Callable[[InferRequest], None] = self.scheduler.enqueue
         self.note = ""
+        self._pools = runtime.pools
         self.cached = self._made_front(runtime) if plan.is_cached else None
         self._context = self._made_context(loaded, runtime)
         self._instances: list[_Instance] = []
@@ -325,8 +331,9 @@ class Model:
                 raise unavailable(f"model '{self.plan.name}' version {self.plan.version} is not ready: {self.refusal}")
             self.enqueue(request)
 
+        submit = runtime.pools.default.submit
         context = FrontContext(
-            plan.name, str(plan.version), self.statistics, enqueue, runtime.pool.submit, clock.call_soon, self._on_open_zero
+            plan.name, str(plan.version), self.statistics, enqueue, submit, clock.call_soon, self._on_open_zero
         )
         return CacheFront(cache, context)
 
@@ -350,7 +357,7 @@ class Model:
             tensors(plan, may_omit_outputs=getattr(loaded.backend, "may_omit_outputs", False)),
             self.statistics,
             self.placement,
-            runtime.pool,
+            runtime.pools.default,
             runtime.budget,
         )
 
@@ -359,7 +366,10 @@ class Model:
         if isinstance(context, ProcessContext):
             return [ProcessInstance(made, context) for made in plans]
         assert not isinstance(copies, LoadedWorkers)
-        return [ThreadInstance(made.name, backend, context) for made, backend in zip(plans, copies)]
+        return [
+            ThreadInstance(made.name, backend, replace(context, pool=self._pools.of(made.host_policy)))
+            for made, backend in zip(plans, copies)
+        ]
 
     def follow(self, predecessor: Model) -> None:
         """Take the place of `predecessor`, which keeps what it has begun: its sequences go on there."""

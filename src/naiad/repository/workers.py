@@ -14,10 +14,19 @@ from typing import Any, TypeVar
 
 from naiad.backends.base import WorkerProgram
 from naiad.config.plan import InstancePlan, ModelPlan
+from naiad.devices.devices import ANY_CPU, CpuShare
 from naiad.errors import unavailable
 from naiad.execution.process.context import WorkerHost
 from naiad.execution.process.life.death import WorkerIdentity
-from naiad.execution.process.life.start import ImportedWorker, StartedWorker, complete_config, end, import_model, initialize
+from naiad.execution.process.life.start import (
+    ImportedWorker,
+    StartedWorker,
+    complete_config,
+    end,
+    import_model,
+    initialize,
+    share_of,
+)
 
 T = TypeVar("T")
 
@@ -27,11 +36,12 @@ _GIVEN_UP = "the load was given up, its worker processes were ended"
 
 @dataclass(frozen=True, slots=True)
 class Spare:
-    """A worker that has completed a config, what it runs, and for which version of the model."""
+    """A worker that has completed a config, what it runs, for which version of the model, and its share of the CPUs."""
 
     version: int
     program: WorkerProgram
     worker: ImportedWorker
+    share: CpuShare = ANY_CPU
 
 
 class WorkerLoader:
@@ -54,16 +64,21 @@ class WorkerLoader:
         if future is not None:
             future.cancel()
 
+    def share_of(self, instances: Sequence[InstancePlan], instance: InstancePlan) -> CpuShare:
+        """Return what the worker of `instance`, which is one of the model's `instances`, gets of the machine's CPUs."""
+        return share_of(self._host.devices, instances, instance)
+
     def complete(
-        self, program: WorkerProgram, config: Mapping[str, Any], identity: WorkerIdentity
+        self, program: WorkerProgram, config: Mapping[str, Any], identity: WorkerIdentity, share: CpuShare = ANY_CPU
     ) -> tuple[dict[str, Any], ImportedWorker]:
         """Return the config as the model's `auto_complete_config` leaves it, and the worker that ran it.
 
-        Raises InferenceServerError when the file can't be imported or the model refuses its config.
+        `share` is what it gets of the CPUs. Raises InferenceServerError when the file can't be imported or the model refuses
+        its config.
         """
 
         async def run() -> tuple[dict[str, Any], ImportedWorker]:
-            worker = await import_model(self._host, self._host.settings, program, identity)
+            worker = await import_model(self._host, program, identity, share)
             return await complete_config(worker, config, identity.model), worker
 
         return self._start(run())
@@ -79,7 +94,8 @@ class WorkerLoader:
         async def start_one(instance: InstancePlan, imported: ImportedWorker | None) -> StartedWorker:
             if imported is None:
                 identity = WorkerIdentity(plan.name, str(plan.version), instance.name)
-                imported = await import_model(self._host, self._host.settings, program, identity)
+                share = self.share_of(plan.instances, instance)
+                imported = await import_model(self._host, program, identity, share)
             return await initialize(imported, plan, instance)
 
         async def run() -> list[StartedWorker]:

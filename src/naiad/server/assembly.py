@@ -20,10 +20,11 @@ from naiad.core.members import CoreMembers
 from naiad.core.server import Controls, Identity, InferenceServer, LogControl
 from naiad.core.traffic.control import TrafficControl
 from naiad.core.traffic.metrics import traffic_families
+from naiad.devices.machine import open_devices
 from naiad.execution.placement import TurnBudget
+from naiad.execution.pools import ExecutionPools
 from naiad.execution.process.context import WorkerHost
 from naiad.execution.process.life.settings import settings_of
-from naiad.execution.threads import ThreadPool
 from naiad.frontends.access import AccessRules
 from naiad.frontends.api_keys import ApiKeys
 from naiad.frontends.grpc.listener import GrpcListener
@@ -75,7 +76,7 @@ class Server:
     repository: RepositoryManager
     listeners: tuple[Listener, ...]
     control: ModelControl
-    pool: ThreadPool
+    pools: ExecutionPools
     api_keys: ApiKeys | None
 
 
@@ -106,14 +107,15 @@ def assemble(
     """Construct a server; nothing is loaded and nothing listens yet."""
     api_keys = _api_keys(options)
     clock = LoopClock(loop)
-    pool = ThreadPool(options.thread_count, loop)
     custom_metrics = CustomMetrics()
-    workers = WorkerHost(loop, pool, settings_of(options), custom_metrics)
+    devices, _ = open_devices(options.host_policy, options.min_supported_compute_capability)
+    pools = ExecutionPools(options.thread_count, loop, devices.policies)
+    workers = WorkerHost(loop, pools.default, settings_of(options), custom_metrics, devices)
     cache = response_cache(options.cache, clock)
     members = CoreMembers()
     runtime = Runtime(
         clock,
-        pool,
+        pools,
         TurnBudget(clock.call_soon),
         options.in_place,
         workers,
@@ -121,14 +123,14 @@ def assemble(
         members,
         rate_limiter(options, clock, workers),
     )
-    load_settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options))
+    load_settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options), devices)
     trials = Trials(options.backend_directory) if options.isolate_load else None
     loader = Loader(models.backends, load_settings, WorkerLoader(workers), trials=trials)
     repository = RepositoryManager(loader, runtime, _load_rules(options), options.model_memory_limit)
     control = _model_control(repository, options, models, loop)
-    client_memory = ClientMemory(options.allow_client_shm, pool.submit, CudaMemory())
+    client_memory = ClientMemory(options.allow_client_shm, pools.default.submit, CudaMemory())
     identity = Identity(options.id, __version__)
-    traffic = TrafficControl(repository, random.random, pool.submit)
+    traffic = TrafficControl(repository, random.random, pools.default.submit)
     controls = Controls(control, traffic, logs)
     core = InferenceServer(identity, repository, controls, client_memory, options.strict_readiness)
     workers.service = members.core = core
@@ -142,13 +144,13 @@ def assemble(
         registry.add_families(cache.families)
     repository.on_ready = lambda model: registry.add_model(_metrics_source(model))
     repository.on_gone = lambda model: registry.remove_model(model.plan.name, str(model.plan.version), model.namespace)
-    for family in (*own_families(repository, pool), *traffic_families(traffic)):
+    for family in (*own_families(repository, pools), *traffic_families(traffic)):
         registry.add_family(family)
     listeners = _service_listeners(core, options, sockets, loop, api_keys)
     if sockets.metrics is not None:
         site = HttpSite(core, HttpOptions(), create_metrics_app(registry, api_keys), loop, has_hot_routes=False)
         listeners.append(HttpListener(site, sockets.metrics))
-    return Server(core, repository, tuple(listeners), control, pool, api_keys)
+    return Server(core, repository, tuple(listeners), control, pools, api_keys)
 
 
 def _load_rules(options: ServerOptions) -> LoadRules:

@@ -53,7 +53,7 @@ class Lifecycle:
         await self.close_listeners()
         await self._server.control.close()
         self._server.core.release_regions()
-        self._server.pool.close()
+        self._server.pools.close()
 
     async def cut(self) -> None:
         """End what is still being answered with an error, the connections and the workers; a thread that runs goes on."""
@@ -63,7 +63,7 @@ class Lifecycle:
         await self.close_listeners()
         self._server.control.stop()
         await self._server.repository.kill()
-        self._server.pool.close()
+        self._server.pools.close()
 
     async def close_listeners(self) -> None:
         """Close the sockets and end the connections."""

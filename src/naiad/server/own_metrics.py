@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from naiad.execution.threads import ThreadPool
+from naiad.execution.pools import ExecutionPools
 from naiad.observability.metrics import FamilySource
 from naiad.observability.prometheus_text import Family, Kind, Sample
 from naiad.repository.budget.holding import Holding
@@ -16,7 +16,7 @@ from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model
 
 
-def own_families(repository: RepositoryManager, pool: ThreadPool) -> Iterator[FamilySource]:
+def own_families(repository: RepositoryManager, pools: ExecutionPools) -> Iterator[FamilySource]:
     """Yield the sources of the families."""
 
     def of_models(name: str, kind: Kind, text: str, read: Callable[[Model], int]) -> FamilySource:
@@ -63,7 +63,7 @@ def own_families(repository: RepositoryManager, pool: ThreadPool) -> Iterator[Fa
         "naiad_thread_pool_queued_batches",
         Kind.GAUGE,
         "Batches that wait for a thread, see --thread-count",
-        [Sample(pool.queued_count(), {})],
+        [Sample(pools.queued_count(), {})],
     )
 
 

@@ -1,6 +1,7 @@
-"""The program of a worker process: `python …/worker/__main__.py CONTROL_FD DESCRIPTORS_FD PARENT_PID FIRST GROWTH LIMIT NAME`.
+"""The program of a worker process: `python …/worker/__main__.py CONTROL_FD DESCRIPTORS_FD PARENT FIRST GROWTH LIMIT CPUS NAME`.
 
-The three sizes are those of its arena in bytes; the name is for the list of processes only.
+The three sizes are those of its arena in bytes; CPUS are those that it may run on, such as 0-3,8, or - for any; the name is for
+the list of processes only.
 
 Owns the process: what it may import of naiad, its signals, its death with the server. Run by path, since the model's
 interpreter may be one that has no naiad: then only what a worker needs of it can be imported. A child that the model spawns
@@ -64,6 +65,13 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
+def _bind(cpus: str) -> None:
+    """Run on these CPUs only. It comes before any import, since libraries count the CPUs and start threads when imported."""
+    if cpus != "-":
+        runs = [part.split("-") for part in cpus.split(",")]
+        os.sched_setaffinity(0, {cpu for run in runs for cpu in range(int(run[0]), int(run[-1]) + 1)})
+
+
 def _go_on(_number: int, _frame: object) -> None:
     """A service manager may signal the whole group; requests in flight are answered first."""
 
@@ -114,4 +122,5 @@ def _main(control_fd: int, descriptors_fd: int, parent: int, first_bytes: int, g
 _prepare_imports()
 
 if __name__ == "__main__":
+    _bind(sys.argv[7])
     _main(*map(int, sys.argv[1:7]))

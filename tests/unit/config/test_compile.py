@@ -4,19 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from naiad.config.compile import compile_plan, unused_fields
+from naiad.config.compile import compile_plan, unknown_policies, unused_fields
 from naiad.config.compile.unused import UNUSED_FIELDS
 from naiad.config.defaults import normalise
 from naiad.config.json_form import to_json
 from naiad.config.pbtxt import parse_config
 from naiad.config.plan import InstancePlan, QueuePolicy
+from naiad.devices.inventory import UsableGpus
 from naiad.proto import message_class
 from naiad.tensor import datatype
 
 
 def normalised(text, gpu_count=0):
     config = parse_config(f'name: "m" backend: "identity" {text}', "f")
-    normalise(config, default_instance_count=1, gpu_count=gpu_count)
+    normalise(config, default_instance_count=1, gpus=UsableGpus(tuple(range(gpu_count)), True))
     return config
 
 
@@ -130,11 +131,16 @@ def test_instances_of_an_unnamed_group_are_called_by_group_and_index():
 def test_a_group_on_gpus_has_its_count_on_each():
     plan = plan_of('instance_group { name: "g" kind: KIND_GPU count: 2 gpus: [ 0, 1 ] passive: true }', gpu_count=2)
     assert (
-        InstancePlan("g_0_gpu0", "GPU", 0, "g", is_passive=True),
-        InstancePlan("g_1_gpu0", "GPU", 0, "g", is_passive=True),
-        InstancePlan("g_0_gpu1", "GPU", 1, "g", is_passive=True),
-        InstancePlan("g_1_gpu1", "GPU", 1, "g", is_passive=True),
+        InstancePlan("g_0_gpu0", "GPU", 0, "g", is_passive=True, host_policy="gpu_0"),
+        InstancePlan("g_1_gpu0", "GPU", 0, "g", is_passive=True, host_policy="gpu_0"),
+        InstancePlan("g_0_gpu1", "GPU", 1, "g", is_passive=True, host_policy="gpu_1"),
+        InstancePlan("g_1_gpu1", "GPU", 1, "g", is_passive=True, host_policy="gpu_1"),
     ) == plan.instances
+
+
+def test_a_host_policy_is_the_groups_own_or_that_of_its_kind():
+    plan = plan_of('instance_group [ { host_policy: "p" }, { kind: KIND_MODEL }, { kind: KIND_CPU } ]')
+    assert [instance.host_policy for instance in plan.instances] == ["p", "model", "cpu"]
 
 
 def test_two_groups_of_one_name_count_on():
@@ -165,7 +171,6 @@ def test_a_plain_config_has_no_unused_field():
         ("output { is_non_linear_format_io: true }", "output.is_non_linear_format_io"),
         ('instance_group { profile: "1" }', "instance_group.profile"),
         ("instance_group { secondary_devices { } }", "instance_group.secondary_devices"),
-        ('instance_group { } instance_group { host_policy: "p" }', "instance_group.host_policy"),
         ("model_operations { }", "model_operations"),
         ("model_metrics { }", "model_metrics"),
     ],
@@ -173,3 +178,10 @@ def test_a_plain_config_has_no_unused_field():
 def test_a_field_without_effect_is_named(text, path):
     assert [path] == unused_fields(normalised(text))
     assert path in UNUSED_FIELDS
+
+
+def test_a_policy_that_nobody_describes_is_named():
+    config = normalised('instance_group [ { host_policy: "p" }, { host_policy: "q" }, { } ]')
+    found = list(unknown_policies(config, {"p"}))
+    assert [index for index, _ in found] == [1]
+    assert "names host_policy 'q', which no --host-policy describes" in found[0][1]

@@ -4,11 +4,13 @@ import pytest
 
 from naiad.config.defaults import normalise
 from naiad.config.pbtxt import parse_config
+from naiad.devices.inventory import UsableGpus
 
 
-def normalised(text, default_instance_count=1, gpu_count=0):
+def normalised(text, default_instance_count=1, gpu_count=0, **more):
     config = parse_config(f'name: "m" {text}', "f")
-    normalise(config, default_instance_count=default_instance_count, gpu_count=gpu_count)
+    gpus = UsableGpus(tuple(range(gpu_count)), True)
+    normalise(config, default_instance_count=default_instance_count, gpus=gpus, **more)
     return config
 
 
@@ -90,6 +92,17 @@ def test_auto_is_gpu_where_the_gpus_are():
         ("m_1", 1, "KIND_GPU", [0]),
         ("m_2", 1, "KIND_CPU", [2]),
     ]
+
+
+def test_auto_stays_on_the_cpu_for_a_backend_that_takes_no_gpus():
+    config = normalised("instance_group [ { gpus: [ 0 ] }, { kind: KIND_GPU } ]", gpu_count=1, is_auto_gpu=False)
+    assert groups_of(config) == [("m_0", 1, "KIND_CPU", [0]), ("m_1", 1, "KIND_GPU", [0])]
+
+
+def test_auto_means_usable_gpus_only():
+    config = parse_config('name: "m" instance_group [ { }, { gpus: [ 1 ] } ]', "f")
+    normalise(config, default_instance_count=1, gpus=UsableGpus((0, 2), True, (7, 0)))
+    assert groups_of(config) == [("m_0", 1, "KIND_GPU", [0, 2]), ("m_1", 1, "KIND_CPU", [1])]
 
 
 def test_an_ensemble_gets_neither_groups_nor_optimization():

@@ -23,7 +23,7 @@ DOES_SOMETHING = (
     "input.optional",
     "input.allow_ragged_batch",
     "output.label_filename",
-    *(f"instance_group.{field}" for field in ("name", "count", "gpus", "kind", "passive")),
+    *(f"instance_group.{field}" for field in ("name", "count", "gpus", "kind", "passive", "host_policy")),
     "default_model_filename",
     "metric_tags",
     "parameters.string_value",

@@ -13,6 +13,7 @@ from naiad.config.validate import (
     validate_scheduling,
     validate_tensors,
 )
+from naiad.devices.inventory import UsableGpus
 from naiad.errors import Code, InferenceServerError
 
 GOOD = """
@@ -301,15 +302,24 @@ def test_a_wrong_group_is_refused(group, message):
     assert f"instance group g of model m {message}" == message_of(validate_instances, text)
 
 
+_GPUS = "GPUs with at least the minimum required CUDA compute capability of 6.0"
+
+
 @pytest.mark.parametrize("device", [-1, 2])
 def test_a_gpu_that_is_not_there_is_refused(device):
     text = f'name: "m" instance_group {{ name: "g" kind: KIND_GPU gpus: [ 0, {device} ] }}'
-    expected = f"instance group g of model m specifies invalid or unsupported gpu id {device}, GPUs are 0 to 1"
-    assert expected == message_of(validate_instances, text, gpu_count=2)
+    expected = f"instance group g of model m specifies invalid or unsupported gpu id {device}. {_GPUS} are: 0, 1"
+    assert expected == message_of(validate_instances, text, gpus=UsableGpus((0, 1), True, (6, 0)))
+
+
+def test_without_a_usable_gpu_none_is_available():
+    text = 'name: "m" instance_group { name: "g" kind: KIND_GPU }'
+    expected = f"instance group g of model m has kind KIND_GPU but no {_GPUS.replace('GPUs', 'GPUs are available')}"
+    assert expected == message_of(validate_instances, text, gpus=UsableGpus((), True, (6, 0)))
 
 
 def test_gpus_that_are_there_pass():
-    validate_instances(config_of('instance_group { name: "g" kind: KIND_GPU gpus: [ 0, 1 ] }'), gpu_count=2)
+    validate_instances(config_of('instance_group { name: "g" kind: KIND_GPU gpus: [ 0, 1 ] }'), gpus=UsableGpus((0, 1), True))
 
 
 @pytest.mark.parametrize("profile", ["-1", "x", "", "²"])

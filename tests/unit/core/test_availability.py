@@ -20,8 +20,8 @@ from naiad.core.server import Controls, Identity, InferenceServer
 from naiad.core.traffic.control import TrafficControl
 from naiad.errors import Code, InferenceServerError
 from naiad.execution.placement import TurnBudget
+from naiad.execution.pools import ExecutionPools
 from naiad.execution.process.load_waits import LoadWaits
-from naiad.execution.threads import ThreadPool
 from naiad.repository.control.control import ControlSettings, ModelControl
 from naiad.repository.control.places import Places
 from naiad.repository.layout import scan
@@ -79,8 +79,8 @@ class Bench:
         return sink
 
 
-def new_repository(loop: asyncio.AbstractEventLoop) -> tuple[RepositoryManager, ThreadPool]:
-    clock, pool = LoopClock(loop), ThreadPool(1, loop)
+def new_repository(loop: asyncio.AbstractEventLoop) -> tuple[RepositoryManager, ExecutionPools]:
+    clock, pool = LoopClock(loop), ExecutionPools(1, loop)
     workers = SimpleNamespace(loop=loop, stop=lambda: None, give_up=lambda _: None, load_waits=LoadWaits())
     loader = Loader(BackendTable(), LoadSettings(True, {}), workers)
     return RepositoryManager(loader, Runtime(clock, pool, TurnBudget(clock.call_soon), True, workers), LoadRules()), pool

@@ -16,8 +16,8 @@ from naiad.backends.identity.backend import IdentityBackend
 from naiad.backends.table import BackendTable
 from naiad.clock import LoopClock
 from naiad.execution.placement import TurnBudget
+from naiad.execution.pools import ExecutionPools
 from naiad.execution.process.load_waits import LoadWaits
-from naiad.execution.threads import ThreadPool
 from naiad.repository.layout import scan
 from naiad.repository.loader import Loader, LoadSettings
 from naiad.repository.loading.attempts import LoadRules
@@ -51,7 +51,7 @@ def test_a_model_that_is_loaded_and_can_not_be_put_to_work_gives_its_copies_back
 
     async def main() -> list[tuple[str, str]]:
         loop = asyncio.get_running_loop()
-        clock, pool = LoopClock(loop), ThreadPool(1, loop)
+        clock, pool = LoopClock(loop), ExecutionPools(1, loop)
         workers = SimpleNamespace(loop=loop, stop=lambda: None, give_up=lambda _: None, load_waits=LoadWaits())
         loader = Loader(BackendTable(own={"counted": CountedBackend}), LoadSettings(True, {}), workers)
         repository = RepositoryManager(loader, Runtime(clock, pool, TurnBudget(clock.call_soon), True, workers), LoadRules())
@@ -76,7 +76,7 @@ def test_a_load_that_takes_long_says_since_when_in_the_index(tmp_path: Path):
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        clock, pool = LoopClock(loop), ThreadPool(1, loop)
+        clock, pool = LoopClock(loop), ExecutionPools(1, loop)
         workers = SimpleNamespace(loop=loop, stop=lambda: None, give_up=lambda _: None, load_waits=LoadWaits())
         loader = Loader(BackendTable(own={"held": HeldBackend}), LoadSettings(True, {}), workers)
         runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), True, workers)

@@ -92,7 +92,7 @@ def start() -> Iterator[Callable[..., Started]]:
             numbers = [str(pair[0].fileno()) for pair in pairs]
             sizes = [str(1 << 20), str(1 << 20), str(64 << 20)]
             process = subprocess.Popen(
-                [sys.executable, *options, str(PROGRAM), *numbers, str(parent or os.getpid()), *sizes, "m"],
+                [sys.executable, *options, str(PROGRAM), *numbers, str(parent or os.getpid()), *sizes, "-", "m"],
                 pass_fds=[int(number) for number in numbers],
                 stderr=subprocess.PIPE,
                 text=True,

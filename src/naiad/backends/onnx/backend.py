@@ -1,8 +1,8 @@
 """The onnxruntime backend: loads ONNX models and runs batches of them.
 
 Owns one model's way from file to runs. A session may run on several threads at once, so the instances of a version on the CPU
-share one: more instances are more parallel batches, not more copies of the weights. Each GPU instance has its own session,
-since a session computes on one stream.
+share one: more instances are more parallel batches, not more copies of the weights. Each host policy has a session, as the
+engine's threads are bound to its CPUs; so has each GPU instance, since a session computes on one stream.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.config.signature import ModelSignature
 from naiad.errors import internal
 
-_SHARED_KEY = "onnxruntime.cpu"
+_SHARED_KEY = "onnxruntime"
 
 
 class OnnxRuntimeBackend:
@@ -40,13 +40,19 @@ class OnnxRuntimeBackend:
         return read_signature(files.model_name, sessions.open_session(files, peek_config(files)))
 
     @classmethod
+    def takes_gpus(cls) -> bool:
+        """Return whether the installed engine computes on GPUs."""
+        return sessions.has_gpus()
+
+    @classmethod
     def load(cls, plan: ModelPlan, instance: InstancePlan, files: ModelFiles) -> BackendInstance:
         """Load the model, or take what the version's first instance loaded."""
         if instance.kind == "GPU":
             return _OnnxInstance(_load(plan, instance, files))
-        if _SHARED_KEY not in files.shared:
-            files.shared[_SHARED_KEY] = _load(plan, instance, files)
-        return _OnnxInstance(files.shared[_SHARED_KEY])
+        key = f"{_SHARED_KEY}.{instance.host_policy}"
+        if key not in files.shared:
+            files.shared[key] = _load(plan, instance, files)
+        return _OnnxInstance(files.shared[key])
 
     @classmethod
     def must_run_in_place(cls, plan: ModelPlan) -> bool:

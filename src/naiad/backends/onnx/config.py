@@ -35,7 +35,7 @@ _NO_SPINNING = {"session.intra_op.allow_spinning": "0", "session.inter_op.allow_
 
 @dataclass(frozen=True, slots=True)
 class SessionConfig:
-    """How to open a session. Thread counts of 0 mean one for each core.
+    """How to open a session. Thread counts of 0 mean one for each CPU that the loading thread may use.
 
     `graph_level` is a value of `GRAPH_LEVELS`; `entries` are the engine's own `session.*` settings; `run_entries` are those of
     each run; `uses_global_pool`: all sessions of the process compute on one pool, whose size the thread counts are.
@@ -126,7 +126,7 @@ class Options:
         if text is None:
             return default
         if not (text.isascii() and text.isdigit() and int(text) <= MOST_THREADS):
-            raise self.refusal(key, text, f"a whole number from 0 to {MOST_THREADS} (0: one for each core)")
+            raise self.refusal(key, text, f"a whole number from 0 to {MOST_THREADS} (0: one for each CPU)")
         return int(text)
 
     def choice(self, key: str, values: Mapping[str, bool], *, default: bool) -> bool:

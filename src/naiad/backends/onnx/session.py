@@ -15,7 +15,9 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
 from naiad.backends.base import ModelFiles
 from naiad.backends.onnx.config import SessionConfig
-from naiad.backends.onnx.providers import CPU, Provider
+from naiad.backends.onnx.providers import CPU, CUDA, Provider
+from naiad.devices.affinity import unbound
+from naiad.devices.cpus import thread_cpu_count
 from naiad.errors import Code, FailureReason, InferenceServerError, invalid_argument
 
 Session = Any
@@ -101,8 +103,9 @@ def _session_options(config: SessionConfig) -> Any:
     if config.uses_global_pool:
         options.use_per_session_threads = False
     else:
-        options.intra_op_num_threads = config.intra_op_threads
-        options.inter_op_num_threads = config.inter_op_threads
+        # The engine itself would count the machine's cores and bind a thread to each, whatever this process may use.
+        options.intra_op_num_threads = config.intra_op_threads or thread_cpu_count()
+        options.inter_op_num_threads = config.inter_op_threads or thread_cpu_count()
     for key, value in config.entries.items():
         options.add_session_config_entry(key, value)
     return options
@@ -111,10 +114,18 @@ def _session_options(config: SessionConfig) -> Any:
 def _make_global_pool(config: SessionConfig) -> None:
     """Make the engine's shared pool; it can be made once in a process, and the first model's setting is that of all."""
     try:
-        onnxruntime.set_global_thread_pool_sizes(config.intra_op_threads, config.inter_op_threads)
+        # It is everyone's, so the CPUs of the first model's host policy aren't its own.
+        with unbound():
+            count = thread_cpu_count()
+            onnxruntime.set_global_thread_pool_sizes(config.intra_op_threads or count, config.inter_op_threads or count)
     except Fail as error:
         if "already been created" not in str(error):
             raise
+
+
+def has_gpus() -> bool:
+    """Return whether the installed engine has the provider for NVIDIA's GPUs."""
+    return CUDA in onnxruntime.get_available_providers()
 
 
 def _check_installed(files: ModelFiles, providers: Sequence[Provider]) -> None:

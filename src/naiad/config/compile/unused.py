@@ -28,7 +28,6 @@ UNUSED_FIELDS = (
     "output.is_non_linear_format_io",
     "instance_group.profile",
     "instance_group.secondary_devices",
-    "instance_group.host_policy",
     "ensemble_scheduling.step.model_namespace",
     "model_operations",
     "model_metrics",

@@ -1,4 +1,5 @@
-"""Flag values that have parts of their own: restricted APIs, backend settings, metrics settings, web origins.
+"""Flag values that have parts of their own: restricted APIs, backend settings, metrics settings, web origins, host
+policies, compute capabilities.
 
 Owns their values, how one is read and how several are joined. Doesn't own what the server does with them.
 """
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from naiad.config.options.kinds import Bool
+from naiad.devices.host_policy import HostPolicy, parse_setting
+from naiad.devices.inventory import Capability
 
 HTTP_APIS = (
     "health",
@@ -27,6 +30,7 @@ HTTP_APIS = (
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@]+")
+_VERSION = re.compile(r"([0-9]{1,3})(?:\.([0-9]))?", re.ASCII)
 _UNBUILT_METRICS = ("summary_latencies", "histogram_latencies")
 
 
@@ -115,6 +119,33 @@ class Origin:
         if text != "*" and (text != text.lower() or not _ORIGIN.fullmatch(text)):
             raise ValueError
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class HostPolicySetting:
+    """Kind `<policy>,<setting>=<value>`."""
+
+    metavar: str = "POLICY,SETTING=VALUE"
+    allowed: str = "<policy>,numa-node=<number> or <policy>,cpu-cores=<cores>, with cores such as 0-3,8"
+
+    def parse(self, text: str) -> HostPolicy:
+        """See `Kind.parse`."""
+        return parse_setting(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeCapability:
+    """Kind `<major>.<minor>`."""
+
+    metavar: str = "VERSION"
+    allowed: str = "a compute capability such as 7.5"
+
+    def parse(self, text: str) -> Capability:
+        """See `Kind.parse`."""
+        found = _VERSION.fullmatch(text)
+        if found is None:
+            raise ValueError
+        return int(found[1]), int(found[2] or 0)
 
 
 def restricted_groups(groups: Sequence[RestrictedGroup]) -> tuple[RestrictedGroup, ...]:

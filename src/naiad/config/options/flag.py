@@ -25,6 +25,7 @@ class Category(Enum):
     LOGGING = "Logging"
     METRICS = "Metrics"
     BACKENDS = "Backends and execution"
+    DEVICES = "GPUs and CPUs"
     PYTHON = "Python models"
     SCHEDULING = "Response cache and rate limiter"
 

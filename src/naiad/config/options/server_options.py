@@ -14,6 +14,8 @@ from types import MappingProxyType
 from naiad.config.options.access_options import AccessOptions
 from naiad.config.options.composite import (
     BackendSetting,
+    ComputeCapability,
+    HostPolicySetting,
     MetricsConfig,
     MetricsSetting,
     Origin,
@@ -29,9 +31,12 @@ from naiad.config.options.kinds import Bool, Choice, Float, Int, LocalPath, Text
 from naiad.config.options.repository_options import RepositoryOptions
 from naiad.config.options.scheduling_options import SchedulingOptions
 from naiad.config.options.tls_options import TlsOptions
+from naiad.devices.host_policy import HostPolicy, join_settings
+from naiad.devices.inventory import Capability
 
 _SERVER, _HTTP = Category.SERVER, Category.HTTP
 _LOGGING, _METRICS, _BACKENDS, _PYTHON = Category.LOGGING, Category.METRICS, Category.BACKENDS, Category.PYTHON
+_DEVICES = Category.DEVICES
 _SECONDS = Float(minimum=0.1)
 _PORT = Int(0, 65535)
 
@@ -297,6 +302,29 @@ class ServerOptions(GrpcServerOptions, TlsOptions, AccessOptions, RepositoryOpti
             "How many threads there are at most for batches to run in.",
             default_text="4 per CPU, at most 32",
             is_ours=True,
+        )
+    )
+    host_policy: tuple[HostPolicy, ...] = option(
+        Flag(
+            "host-policy",
+            _DEVICES,
+            HostPolicySetting(),
+            (),
+            "Bind the instances of a host policy to CPUs: gpu_0,numa-node=1 or cpu,cpu-cores=0-3,8. An instance group names "
+            "its policy; without that it is cpu, model or gpu_<id>. With both settings the cores count. Memory isn't bound.",
+            default_text="none",
+            is_repeatable=True,
+            collect=join_settings,
+        )
+    )
+    min_supported_compute_capability: Capability = option(  # noqa: RUF009 - a field, made by a factory
+        Flag(
+            "min-supported-compute-capability",
+            _DEVICES,
+            ComputeCapability(),
+            (6, 0),
+            "The least CUDA compute capability of the GPUs that models are put on.",
+            default_text="6.0",
         )
     )
     allow_model_requirements: bool = option(

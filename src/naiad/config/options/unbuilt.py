@@ -51,10 +51,8 @@ _REFUSED: Mapping[str, tuple[str, ...]] = {
     _GPU: (
         "cuda-memory-pool-byte-size",
         "cuda-virtual-address-size",
-        "min-supported-compute-capability",
         "model-load-gpu-limit",
     ),
-    "host policies aren't built yet": ("host-policy",),
     _AGENTS: ("repoagent-directory",),
     _SAGEMAKER: ("sagemaker-port", "sagemaker-safe-port-range", "sagemaker-thread-count"),
     _VERTEX: ("vertex-ai-port", "vertex-ai-thread-count", "vertex-ai-default-model"),

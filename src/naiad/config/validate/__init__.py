@@ -13,7 +13,10 @@ from naiad.config.validate.sequences import sequence_findings
 from naiad.config.validate.tensors import tensor_findings
 from naiad.config.validate.traffic import traffic_findings, unserved_traffic
 from naiad.config.validate.unbuilt import refuse_unbuilt_scheduling
+from naiad.devices.inventory import UsableGpus
 from naiad.proto import Message
+
+_NO_GPUS = UsableGpus()
 
 __all__ = [
     "all_findings",
@@ -28,16 +31,16 @@ __all__ = [
 ]
 
 
-def validate(config: Message, model_name: str, *, gpu_count: int = 0) -> None:
-    """Check everything. `gpu_count` is the number of GPUs that may be used, 0 without support for them.
+def validate(config: Message, model_name: str, *, gpus: UsableGpus = _NO_GPUS) -> None:
+    """Check everything. `gpus` are those that may be used.
 
     Raises INVALID_ARGUMENT that lists every mistake, UNIMPLEMENTED for what this build can't do and mustn't ignore.
     """
     refuse_unbuilt_scheduling(config)
-    refuse(all_findings(config, model_name, gpu_count=gpu_count))
+    refuse(all_findings(config, model_name, gpus=gpus))
 
 
-def all_findings(config: Message, model_name: str, *, gpu_count: int = 0) -> list[Finding]:
+def all_findings(config: Message, model_name: str, *, gpus: UsableGpus = _NO_GPUS) -> list[Finding]:
     """Return every mistake that the config alone shows, also of what this build can't load; see `validate`."""
     return [
         *general_findings(config, model_name),
@@ -46,7 +49,7 @@ def all_findings(config: Message, model_name: str, *, gpu_count: int = 0) -> lis
         *scheduling_findings(config),
         *sequence_findings(config),
         *ensemble_findings(config),
-        *instance_findings(config, gpu_count),
+        *instance_findings(config, gpus),
         *policy_findings(config),
         *traffic_findings(config),
     ]
@@ -74,9 +77,9 @@ def validate_scheduling(config: Message) -> None:
     refuse(scheduling_findings(config))
 
 
-def validate_instances(config: Message, *, gpu_count: int = 0) -> None:
+def validate_instances(config: Message, *, gpus: UsableGpus = _NO_GPUS) -> None:
     """Check instance groups. Raises INVALID_ARGUMENT."""
-    refuse(instance_findings(config, gpu_count))
+    refuse(instance_findings(config, gpus))
 
 
 def validate_policies(config: Message) -> None:

@@ -6,18 +6,19 @@ from collections.abc import Iterator
 
 from naiad.config import schema
 from naiad.config.findings import Finding
+from naiad.devices.inventory import UsableGpus
 from naiad.proto import Message
 
 MAX_INSTANCE_COUNT = 4096
 """More copies on one device are a slip of the keyboard; each is an object, so a slip must not fill the memory."""
 
 
-def instance_findings(config: Message, gpu_count: int) -> Iterator[Finding]:
-    """Yield a text for each mistake; `gpu_count` is the number of GPUs that may be used, 0 without support for them."""
+def instance_findings(config: Message, gpus: UsableGpus) -> Iterator[Finding]:
+    """Yield a text for each mistake; `gpus` are those that may be used."""
     for index, group in enumerate(config.instance_group):
         for field, texts in (
             ("count", _count_texts(group)),
-            ("gpus" if group.gpus else "kind", _gpu_texts(group, gpu_count)),
+            ("gpus" if group.gpus else "kind", _gpu_texts(group, gpus)),
             ("profile", _profile_texts(config, group)),
         ):
             for text in texts:
@@ -30,19 +31,27 @@ def _count_texts(group: Message) -> Iterator[str]:
         yield f"has count {group.count}, must be from 1 to {MAX_INSTANCE_COUNT}, or 0 for the default"
 
 
-def _gpu_texts(group: Message, gpu_count: int) -> Iterator[str]:
+def _gpu_texts(group: Message, gpus: UsableGpus) -> Iterator[str]:
     kind = schema.enum_name(group, "kind")
     if group.kind != group.KIND_GPU:
         if group.gpus:
             yield f"has kind {kind} but specifies one or more GPUs: {list(group.gpus)}"
-    elif gpu_count == 0:
+    elif not gpus.is_supported:
         yield f"has kind {kind} but server does not support GPUs"
+    elif not gpus.ids:
+        yield f"has kind {kind} but no GPUs are available{_capability_text(gpus)}"
     else:
+        there = ", ".join(map(str, gpus.ids))
         yield from (
-            f"specifies invalid or unsupported gpu id {device}, GPUs are 0 to {gpu_count - 1}"
+            f"specifies invalid or unsupported gpu id {device}. GPUs{_capability_text(gpus)} are: {there}"
             for device in group.gpus
-            if not 0 <= device < gpu_count
+            if device not in gpus.ids
         )
+
+
+def _capability_text(gpus: UsableGpus) -> str:
+    major, minor = gpus.min_capability
+    return f" with at least the minimum required CUDA compute capability of {major}.{minor}"
 
 
 def _profile_texts(config: Message, group: Message) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from naiad.backends.base import WorkerProgram
 from naiad.config.plan import ModelPlan
+from naiad.devices.devices import Devices
 from naiad.execution.process.codec.decode import ResponseDecoder
 from naiad.execution.process.codec.encode import BatchEncoder
 from naiad.execution.process.life.settings import WorkerSettings
@@ -41,6 +42,7 @@ class WorkerHost:
     pool: ThreadPool
     settings: WorkerSettings
     metrics: MetricsKeeper
+    devices: Devices = field(default_factory=Devices)
     service: InferenceService = field(init=False)
     waits: WaitGraph = field(default_factory=WaitGraph)
     load_waits: LoadWaits = field(default_factory=LoadWaits)

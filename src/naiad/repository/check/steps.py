@@ -14,7 +14,6 @@ from typing import Any, cast
 from naiad.backends.base import Backend, ModelFiles, WorkerBackend
 from naiad.backends.table import AnyBackend, BackendTable
 from naiad.config import autocomplete, backend_name, compile, json_form, pbtxt, positions, validate
-from naiad.config.defaults import normalise
 from naiad.config.findings import FieldPath, Finding
 from naiad.config.plan import ModelPlan
 from naiad.config.validate.unbuilt import refuse_unbuilt_scheduling
@@ -81,7 +80,7 @@ class _Check:
         directory = self._source.versions[chosen[-1]] if chosen else self._source.directory
         backend = self._backend(config, directory)
         self._complete(config, backend, directory)
-        normalise(config, default_instance_count=backend.default_instance_count if backend else 1)
+        self._settings.normalise(config, backend)
         self._keep(FROM_DEFAULTS)
         self._validate(config)
         if not model.errors:
@@ -202,7 +201,7 @@ class _Check:
         model = self._model
         is_ensemble = config.HasField("ensemble_scheduling")
         is_backend_unknown = bool(model.errors) and not (config.backend or config.platform or is_ensemble)
-        for finding in validate.all_findings(config, self._source.name):
+        for finding in validate.all_findings(config, self._source.name, gpus=self._settings.devices.gpus):
             # Without a backend the step before has said why, and the platform says it no better.
             if not (is_backend_unknown and finding.path == ("platform",)):
                 model.add_error(finding)
@@ -210,6 +209,8 @@ class _Check:
         for name in compile.unused_fields(config):
             path = next((path for path in model.positions if _names(path)[: name.count(".") + 1] == name.split(".")), ())
             model.add_warning(Finding(f"field '{name}' has no effect in this build", path))
+        for index, text in compile.unknown_policies(config, self._settings.devices.policies):
+            model.add_warning(Finding(text, ("instance_group", index, "host_policy")))
 
     def _try(self, refuse: Callable[[Any], None], config: Any, path: FieldPath) -> None:
         try:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from naiad.devices.inventory import Capability
 from naiad.errors import Code, InferenceServerError, invalid_argument, unavailable
 from naiad.execution.process.life.child.memory_use import oom_kill_count
 from naiad.execution.process.life.death import Ending, cause_of
@@ -45,6 +46,7 @@ class Trial:
     config: bytes
     is_auto_complete: bool
     backend_settings: Mapping[str, Mapping[str, str]]
+    min_capability: Capability = (0, 0)
 
     def to_json(self, backend_directory: Path | None) -> bytes:
         """Return the line that the child reads."""
@@ -57,6 +59,7 @@ class Trial:
                 "config": base64.b64encode(self.config).decode(),
                 "is_auto_complete": self.is_auto_complete,
                 "backend_settings": {name: dict(settings) for name, settings in self.backend_settings.items()},
+                "min_capability": self.min_capability,
                 "backend_directory": None if backend_directory is None else str(backend_directory),
                 "path": sys.path,
             }

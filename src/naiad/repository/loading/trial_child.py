@@ -55,6 +55,7 @@ def _end_with_stdin() -> None:
 
 def _try(request: dict[str, Any]) -> dict[str, str]:
     from naiad.backends.table import BackendTable  # noqa: PLC0415 — see the module
+    from naiad.devices.machine import open_devices  # noqa: PLC0415
     from naiad.errors import InferenceServerError  # noqa: PLC0415
     from naiad.proto import message_class  # noqa: PLC0415
     from naiad.repository.layout import ModelSource  # noqa: PLC0415
@@ -71,7 +72,8 @@ def _try(request: dict[str, Any]) -> dict[str, str]:
     )
     backend_directory = request["backend_directory"]
     backends = BackendTable(backend_directory=None if backend_directory is None else Path(backend_directory))
-    loader = Loader(backends, LoadSettings(request["is_auto_complete"], request["backend_settings"]), _NO_WORKERS)
+    devices, _ = open_devices((), tuple(request["min_capability"]))
+    loader = Loader(backends, LoadSettings(request["is_auto_complete"], request["backend_settings"], devices), _NO_WORKERS)
     try:
         loader.load_first(loader.prepare(source))
     except InferenceServerError as error:

@@ -10,6 +10,7 @@ import pytest
 from process_facts import facts
 
 from naiad.backends.base import WorkerProgram
+from naiad.devices.devices import CpuShare
 from naiad.execution.process.life.child.launch import Launched, environment, launch
 from naiad.memory.arena import ArenaLimits
 
@@ -50,12 +51,12 @@ def test_the_worker_has_its_two_sockets_and_the_three_standard_descriptors(telli
     pair = socket.socketpair()
     for sock in pair:
         sock.set_inheritable(True)
-    launched = launch(program(telling), "m_0_0", ArenaLimits(4096, 8192, 65536))
+    launched = launch(program(telling), "m_0_0", ArenaLimits(4096, 8192, 65536), CpuShare(frozenset({0, 1, 4})))
     launched.process.wait()
     told = json.loads(os.read(launched.stdout_fd, 65536))
-    main, control, descriptors, parent, *sizes, name = told["argv"]
+    main, control, descriptors, parent, *sizes, cpus, name = told["argv"]
     assert Path(main).parts[-3:] == ("naiad", "worker", "__main__.py")
-    assert (parent, sizes, name) == (str(os.getpid()), ["4096", "8192", "65536"], "m_0_0")
+    assert (parent, sizes, cpus, name) == (str(os.getpid()), ["4096", "8192", "65536"], "0-1,4", "m_0_0")
     assert told["fds"] == sorted([0, 1, 2, int(control), int(descriptors)])
     assert told["session"] == launched.process.pid
     assert (told["stdin"], told["folder"]) == ("/dev/null", str(Path.cwd()))
@@ -97,3 +98,13 @@ def test_output_comes_at_once_crashes_are_told_and_no_bytecode_is_kept(monkeypat
     assert got["PYTHONFAULTHANDLER"] == ""
     monkeypatch.delenv("PYTHONFAULTHANDLER")
     assert environment(program(Path("python")))["PYTHONFAULTHANDLER"] == "1"
+
+
+def test_libraries_are_told_how_many_threads_to_start_unless_someone_has_said_so(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    share = CpuShare(thread_count=3)
+    assert environment(program(Path("python")), share)["OMP_NUM_THREADS"] == "3"
+    assert environment(program(Path("python"), OMP_NUM_THREADS="9"), share)["OMP_NUM_THREADS"] == "9"
+    assert "OMP_NUM_THREADS" not in environment(program(Path("python")), CpuShare())
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert environment(program(Path("python")), share)["OMP_NUM_THREADS"] == "7"

@@ -26,7 +26,7 @@ class Starts:
         self.initialize: object = {}
         self.fault: Exception | None = None
 
-    async def start(self, program, settings, identity, hooks) -> FakeProcess:
+    async def start(self, program, settings, identity, hooks, share) -> FakeProcess:
         if self.fault is not None:
             raise self.fault
         process = FakeProcess()

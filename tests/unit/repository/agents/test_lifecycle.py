@@ -16,8 +16,8 @@ from naiad.backends.table import BackendTable
 from naiad.clock import LoopClock
 from naiad.errors import InferenceServerError
 from naiad.execution.placement import TurnBudget
+from naiad.execution.pools import ExecutionPools
 from naiad.execution.process.load_waits import LoadWaits
-from naiad.execution.threads import ThreadPool
 from naiad.repository.agents.base import RepositoryAgent
 from naiad.repository.agents.lifecycle import AgentLifecycle
 from naiad.repository.agents.table import AgentTable
@@ -91,7 +91,7 @@ class Bench:
 def run(tmp_path: Path, work: Callable[[Bench], Awaitable[None]]) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        clock, pool = LoopClock(loop), ThreadPool(1, loop)
+        clock, pool = LoopClock(loop), ExecutionPools(1, loop)
         workers = SimpleNamespace(loop=loop, stop=lambda: None, load_waits=LoadWaits(), give_up=lambda _thread: None)
         loader = Loader(BackendTable(), LoadSettings(True, {}), workers, AgentTable({"told": Told}))
         repository = RepositoryManager(loader, Runtime(clock, pool, TurnBudget(clock.call_soon), True, workers), LoadRules())

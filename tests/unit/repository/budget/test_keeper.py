@@ -21,8 +21,8 @@ from naiad.core.server import Identity, InferenceServer
 from naiad.core.traffic.control import TrafficControl
 from naiad.errors import Code, InferenceServerError
 from naiad.execution.placement import TurnBudget
+from naiad.execution.pools import ExecutionPools
 from naiad.execution.process.load_waits import LoadWaits
-from naiad.execution.threads import ThreadPool
 from naiad.repository import manager
 from naiad.repository.budget import keeper
 from naiad.repository.budget.holding import Holding, Phase
@@ -158,7 +158,7 @@ def run(tmp_path: Path, monkeypatch) -> Callable[..., None]:
 
     async def main(work: Work, limit_bytes: int) -> None:
         loop = asyncio.get_running_loop()
-        clock, pool = LoopClock(loop), ThreadPool(4, loop)
+        clock, pool = LoopClock(loop), ExecutionPools(4, loop)
         workers = SimpleNamespace(loop=loop, stop=lambda: None, give_up=lambda _: None, load_waits=LoadWaits())
         loader = Loader(BackendTable(own={"steered": SteeredBackend}), LoadSettings(True, {}), workers)
         runtime = Runtime(clock, pool, TurnBudget(clock.call_soon), True, workers)

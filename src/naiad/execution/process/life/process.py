@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from naiad.backends.base import WorkerProgram
+from naiad.devices.devices import ANY_CPU, CpuShare
 from naiad.errors import InferenceServerError, internal
 from naiad.execution.process.life.child.exit_watch import ExitWatch
 from naiad.execution.process.life.child.hello import problem_of
@@ -106,7 +107,12 @@ class WorkerProcess:
 
     @classmethod
     async def start(
-        cls, program: WorkerProgram, settings: WorkerSettings, identity: WorkerIdentity, hooks: WorkerHooks
+        cls,
+        program: WorkerProgram,
+        settings: WorkerSettings,
+        identity: WorkerIdentity,
+        hooks: WorkerHooks,
+        share: CpuShare = ANY_CPU,
     ) -> WorkerProcess:
         """Start a worker and wait until it says that it is one.
 
@@ -114,7 +120,7 @@ class WorkerProcess:
         can use; nothing of it is left then.
         """
         try:
-            launched = launch(program, identity.instance, settings.arena)
+            launched = launch(program, identity.instance, settings.arena, share)
             try:
                 process = cls(launched, settings, identity, hooks)
             except OSError:

@@ -5,7 +5,7 @@ Owns that order, the same at load and at each restart, and what a worker may ask
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,10 @@ import orjson
 
 from naiad.backends.base import WorkerProgram
 from naiad.config.plan import InstancePlan, ModelPlan
+from naiad.devices.devices import CpuShare, Devices
 from naiad.errors import InferenceServerError
 from naiad.execution.process.context import WorkerHost
 from naiad.execution.process.life.process import WorkerHooks, WorkerIdentity, WorkerProcess
-from naiad.execution.process.life.settings import WorkerSettings
 from naiad.execution.process.queries import WorkerQueries
 from naiad.worker.frames import Kind
 
@@ -38,12 +38,10 @@ class ImportedWorker:
     queries: WorkerQueries
 
 
-async def import_model(
-    host: WorkerHost, settings: WorkerSettings, program: WorkerProgram, identity: WorkerIdentity
-) -> ImportedWorker:
+async def import_model(host: WorkerHost, program: WorkerProgram, identity: WorkerIdentity, share: CpuShare) -> ImportedWorker:
     """Start a worker and let it import the model. Raises InferenceServerError, with nothing left of the process."""
     queries = WorkerQueries(host, identity)
-    process = await WorkerProcess.start(program, settings, identity, WorkerHooks(on_frame=queries.take))
+    process = await WorkerProcess.start(program, host.settings, identity, WorkerHooks(on_frame=queries.take), share)
     queries.attach(process)
     message = {
         "name": identity.model,
@@ -56,6 +54,13 @@ async def import_model(
     worker = ImportedWorker(process, queries)
     await _ask(worker, Kind.LOAD, message, f"failed to import the Python model '{identity.model}'")
     return worker
+
+
+def share_of(devices: Devices, instances: Sequence[InstancePlan], instance: InstancePlan) -> CpuShare:
+    """Return what the worker of `instance` gets of the machine's CPUs: the model's instances on the same CPUs share them."""
+    cpus = devices.cpus_of(instance.host_policy)
+    sharers = sum(devices.cpus_of(other.host_policy) == cpus for other in instances)
+    return devices.share_of(instance.host_policy, sharers)
 
 
 async def complete_config(worker: ImportedWorker, config: Mapping[str, Any], model: str) -> dict[str, Any]:

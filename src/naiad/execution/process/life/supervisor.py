@@ -17,7 +17,7 @@ from naiad.execution.process.context import ProcessContext
 from naiad.execution.process.life.backoff import Backoff
 from naiad.execution.process.life.death import Death, WorkerIdentity
 from naiad.execution.process.life.process import WorkerHooks
-from naiad.execution.process.life.start import StartedWorker, end, import_model, initialize
+from naiad.execution.process.life.start import StartedWorker, end, import_model, initialize, share_of
 from naiad.worker.frames import Frame
 
 _LOOK_SECONDS = 1.0
@@ -148,7 +148,8 @@ class Supervisor:
         context, plan = self._context, self._context.plan
         identity = WorkerIdentity(plan.name, str(plan.version), self._plan.name)
         try:
-            imported = await import_model(context.host, context.host.settings, context.program, identity)
+            share = share_of(context.host.devices, plan.instances, self._plan)
+            imported = await import_model(context.host, context.program, identity, share)
             return await initialize(imported, plan, self._plan)
         except OSError as error:
             raise internal(f"the system refuses a worker process of {identity}: {error.strerror}") from error

@@ -15,9 +15,12 @@ from pathlib import Path
 
 import naiad.worker
 from naiad.backends.base import WorkerProgram
+from naiad.devices.devices import ANY_CPU, CpuShare
+from naiad.devices.ranges import ranges_text
 from naiad.memory.arena import ArenaLimits
 
 _MAIN = Path(naiad.worker.__file__).with_name("__main__.py")
+_ANY = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Launched:
         os.close(self.stderr_fd)
 
 
-def launch(program: WorkerProgram, name: str, arena: ArenaLimits) -> Launched:
+def launch(program: WorkerProgram, name: str, arena: ArenaLimits, share: CpuShare = ANY_CPU) -> Launched:
     """Start a worker, which takes a millisecond; `arena` holds for the worker's own one. Raises OSError.
 
     `name` is shown in the list of processes. The system ends the worker together with the thread that started it: call this on
@@ -52,14 +55,15 @@ def launch(program: WorkerProgram, name: str, arena: ArenaLimits) -> Launched:
         stdout_fd, their_stdout = _pipe(ours, theirs)
         stderr_fd, their_stderr = _pipe(ours, theirs)
         passed = (their_control.fileno(), their_descriptors.fileno())
+        cpus = ranges_text(share.cpus) or _ANY
         sizes = (arena.first_bytes, arena.growth_bytes, arena.limit_bytes)
         process = subprocess.Popen(
-            [str(program.interpreter), str(_MAIN), *map(str, (*passed, os.getpid(), *sizes)), name],
+            [str(program.interpreter), str(_MAIN), *map(str, (*passed, os.getpid(), *sizes)), cpus, name],
             stdin=subprocess.DEVNULL,
             stdout=their_stdout,
             stderr=their_stderr,
             pass_fds=passed,
-            env=environment(program),
+            env=environment(program, share),
             # A session of its own: ^C in a terminal is the server's to handle, and what the model forks can be ended with it.
             start_new_session=True,
         )
@@ -67,7 +71,7 @@ def launch(program: WorkerProgram, name: str, arena: ArenaLimits) -> Launched:
     return Launched(process, control, descriptors, stdout_fd, stderr_fd)
 
 
-def environment(program: WorkerProgram) -> dict[str, str]:
+def environment(program: WorkerProgram, share: CpuShare = ANY_CPU) -> dict[str, str]:
     """Return the variables of a worker: the server's, those that a worker needs, and the program's own above them."""
     variables = dict(os.environ)
     if not program.is_own_interpreter:
@@ -80,6 +84,9 @@ def environment(program: WorkerProgram) -> dict[str, str]:
     # Python takes cached bytecode for fresh when the source has the same size and was written within the same second: a model
     # that is reloaded right after an edit would run its old code.
     variables["PYTHONDONTWRITEBYTECODE"] = "1"
+    if share.thread_count:
+        # OpenMP, and for want of a variable of their own also OpenBLAS, MKL and numexpr, read this one.
+        variables.setdefault("OMP_NUM_THREADS", str(share.thread_count))
     variables.update(program.variables)
     return variables
 
