@@ -165,7 +165,11 @@ def _model_control(
         repository,
         Places(models.repositories.paths, SINGLE_FILE_SUFFIXES, given, models.repositories.remote, naming_of(options)),
         ControlSettings(
-            options.model_control_mode, options.load_model, options.repository_poll_secs, options.allow_model_upload
+            options.model_control_mode,
+            options.load_model,
+            options.repository_poll_secs,
+            options.repository_settle_secs,
+            options.allow_model_upload,
         ),
         loop,
     )

@@ -90,10 +90,10 @@ def test_a_folder_that_cannot_be_read_says_so_and_the_others_are_found(tmp_path,
 
 def test_to_polling_a_folder_that_cannot_be_read_is_still_there(tmp_path, locked):
     places = Places([tmp_path], ())
-    states = places.states()
+    states = places.states_at(tmp_path)
     assert sorted(states) == ["echo", "locked"]
     assert "can't be read" in states["locked"].files
-    assert places.states() == states
+    assert places.states_at(tmp_path) == states
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to(path), lambda path: path.symlink_to("x")])

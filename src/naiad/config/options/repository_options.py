@@ -78,9 +78,21 @@ class RepositoryOptions:
             _REPOSITORY,
             Int(minimum=0),
             15,
-            "How often the repositories are looked at with --model-control-mode=poll; 0 is never. A change counts when two "
-            "looks see the same, so that a model that is still being copied isn't loaded.",
+            "How often the repositories are looked at with --model-control-mode=poll; 0 is never. Changes on local disks are "
+            "looked at at once.",
             unit="seconds",
+        )
+    )
+    repository_settle_secs: int = option(
+        Flag(
+            "repository-settle-secs",
+            _REPOSITORY,
+            Int(minimum=1),
+            2,
+            "For how long nothing of a model may have changed before --model-control-mode=poll loads it, so that one that is "
+            "still being copied isn't loaded; at most --repository-poll-secs.",
+            unit="seconds",
+            is_ours=True,
         )
     )
     model_config_name: str = option(

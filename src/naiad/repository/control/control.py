@@ -22,8 +22,10 @@ from naiad.config.options.repository_options import ALL_MODELS
 from naiad.errors import InferenceServerError, invalid_argument, unavailable, unimplemented
 from naiad.repository import layout
 from naiad.repository.control import namesakes, upload_folders, uploads
+from naiad.repository.control.looks import Looks
 from naiad.repository.control.places import Places, with_state
 from naiad.repository.control.poller import Poller, PollHooks
+from naiad.repository.control.watcher import Watcher
 from naiad.repository.layout import DUPLICATE, ModelSource, ScanResult, name_of
 from naiad.repository.load_threads import LoadThreads
 from naiad.repository.manager import RepositoryManager
@@ -45,6 +47,7 @@ class ControlSettings:
     mode: str = "none"
     startup: tuple[str, ...] = ()
     poll_s: float = 15.0
+    settle_s: float = 2.0
     allows_upload: bool = False
 
 
@@ -62,7 +65,9 @@ class ModelControl:
         self._looking = LoadThreads(_LOOKING_THREADS, loop)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping: asyncio.Future[None] = loop.create_future()
-        self._poller = Poller(PollHooks(self._look, self._load_polled, self._unload_polled), settings.poll_s)
+        self._looks = Looks(places)
+        self._poller = Poller(PollHooks(self._look, self._load_polled, self._unload_polled), settings.poll_s, settings.settle_s)
+        self._watcher = Watcher(places.paths_here, partial(self._on_loop, self._poller.wake))
         self._polling: asyncio.Task[None] | None = None
         self._startup: ScanResult = ScanResult({}, {})
         if settings.mode == "explicit":
@@ -103,6 +108,7 @@ class ModelControl:
             await asyncio.gather(budget.start(row), *(loads[key]() for key in last))
         if self._settings.mode == "poll" and self._settings.poll_s:
             self._polling = self._loop.create_task(self._poller.run())
+            self._watcher.start()
 
     async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
         """See `InferenceService.load_model`."""
@@ -137,6 +143,7 @@ class ModelControl:
 
     def stop(self) -> None:
         """Change nothing from now on: calls are refused, those that wait are answered, loads are cut short."""
+        self._watcher.stop()
         if self._polling is not None:
             self._polling.cancel()
         if not self._stopping.done():
@@ -211,8 +218,13 @@ class ModelControl:
 
     # Polling.
 
-    async def _look(self) -> Mapping[str, Any]:
-        return await self._looking.run("reading the model repositories", self._places.states)
+    def _on_loop(self, call: Callable[[], None]) -> None:
+        """Have the loop call something; called on another thread, maybe after the loop's end."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call)
+
+    async def _look(self, is_regular: bool) -> Mapping[str, Any]:
+        return await self._looking.run("reading the model repositories", partial(self._looks.look, is_regular))
 
     async def _load_quietly(self, key: str) -> None:
         """Load a model; what fails is in its state and the log."""

@@ -23,6 +23,10 @@ _log = logging.getLogger("naiad.repository")
 class Followed(Protocol):
     """A repository elsewhere that a path follows. Calls block; one that raises InferenceServerError has left all as it was."""
 
+    @property
+    def path(self) -> Path:
+        """Return the path."""
+
     def sync(self) -> Path:
         """Make the path as the repository is now, and return it."""
 
@@ -43,6 +47,12 @@ class Places:
     followed: Sequence[Followed] = ()
     naming: Naming = field(default_factory=Naming)
 
+    @property
+    def paths_here(self) -> list[Path]:
+        """Return the paths that follow no repository elsewhere."""
+        elsewhere = {repository.path for repository in self.followed}
+        return [path for path in self.paths if path not in elsewhere]
+
     def keys_of(self, name: str) -> list[str]:
         """Return the keys of what a client means by `name`: one without namespaces; with them those of all repositories.
 
@@ -62,11 +72,9 @@ class Places:
         source = with_state(self.given.get(key) or layout.find(self.paths, self.suffixes, key, self.naming))
         return source if config is None else replace(source, config=config)
 
-    def states(self) -> dict[str, TreeState]:
-        """Return what each model on disk looks like, without those that are in two places. Raises what `scan` raises."""
-        for repository in self.followed:
-            repository.sync()
-        found = layout.scan(self.paths, self.suffixes, self.naming, is_quiet=True)
+    def states_at(self, path: Path) -> dict[str, TreeState]:
+        """Return what each model at one of the paths looks like, by its key. Raises what `scan` raises."""
+        found = layout.scan((path,), self.suffixes, self.naming, is_quiet=True)
         states = {key: _state(source) for key, source in found.sources.items() if key not in self.given}
         return {key: state for key, state in states.items() if state is not None}
 
