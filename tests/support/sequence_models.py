@@ -143,3 +143,56 @@ class SequenceClient:
     def told(self, sequence_id: int | str, value: float = 1, flags: str = "") -> list[list[Any]]:
         """Return what the model `tell` was told of the batch."""
         return json.loads(self.ask(sequence_id, value, flags)[0])
+
+
+_COUNTDOWN = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.left = {}
+        self.is_decoupled = "true" in args["model_config"].split('"decoupled":')[1][:5]
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            name = request.correlation_id()
+            if not name:
+                self.left[name] = 0
+            if request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START:
+                self.left[name] = int(pb_utils.get_input_tensor_by_name(request, "X").as_numpy().item())
+            self.left[name] -= 1
+            is_done = self.left[name] <= 0
+            if not is_done:
+                request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+            text = np.array([[self.left[name], len(requests)]], np.float32)
+            response = pb_utils.InferenceResponse([pb_utils.Tensor("Y", text)])
+            if self.is_decoupled:
+                final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if is_done else 0
+                request.get_response_sender().send(response, flags=final)
+            else:
+                responses.append(response if is_done else None)
+            if is_done:
+                del self.left[name]
+        return None if self.is_decoupled else responses
+"""
+
+
+def countdown(repository: Path, strategy: str, *, is_decoupled: bool, is_iterative: bool = True) -> Path:
+    """Write the model `countdown`, which runs a request X times; each Y is how often it still will, and the batch's size."""
+    folder = write_model(
+        repository,
+        "countdown",
+        f"""
+        backend: "python"
+        max_batch_size: 4
+        input [{{ name: "X" data_type: TYPE_FP32 dims: [ 1 ] }}]
+        output [{{ name: "Y" data_type: TYPE_FP32 dims: [ 2 ] }}]
+        sequence_batching {{ {strategy} iterative_sequence: {str(is_iterative).lower()} }}
+        model_transaction_policy {{ decoupled: {str(is_decoupled).lower()} }}
+        instance_group [{{ kind: KIND_CPU }}]
+        """,
+    )
+    (folder / "1" / "model.py").write_text(_COUNTDOWN)
+    return folder

@@ -253,6 +253,7 @@ def running_worker(
                     {
                         "args": {"model_instance_name": "m_0"},
                         "is_decoupled": is_decoupled,
+                        "is_iterative": False,
                         "outputs": list(outputs),
                         "progress": None,
                     },

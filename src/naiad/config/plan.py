@@ -120,6 +120,8 @@ class SequencePlan:
     variable_inputs: tuple[str, ...]
     """Inputs with a variable dim that must have equal shapes in a batch."""
     oldest: DynamicBatchingPlan | None
+    is_iterative: bool = False
+    """A request is a sequence of its own, which the model runs as often as it wants."""
     max_queue_delay_us: int = 0
     minimum_slot_utilization: float = 0.0
 

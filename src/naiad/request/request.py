@@ -33,8 +33,9 @@ class InferRequest:
     numpy dtype of the model's datatype. `outputs` are the names of the wanted outputs, in the order in which the response
     lists them. `batch_size` is the number of items, 1 for models that don't batch (a batch of 0 counts 1 too).
     `received_ns` and `enqueued_ns` are monotonic times. `is_uncached` is the call's. `timeout_us` is the client's, 0 for none.
-    `is_padding`: no client sent it, it only fills a position of a batch. `may_omit_outputs`: a wanted output that
-    the model doesn't return is no error.
+    `is_padding`: no client sent it, it only fills a position of a batch. `is_rescheduled`: the instance that had it is done
+    with its batch and not with it, it is to run again. `may_omit_outputs`: a wanted output that the model doesn't return is
+    no error.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class InferRequest:
         "inputs",
         "is_cancelled",
         "is_padding",
+        "is_rescheduled",
         "is_uncached",
         "may_omit_outputs",
         "on_cancel",
@@ -79,6 +81,7 @@ class InferRequest:
         self.may_omit_outputs = False
         self.is_padding = False
         self.is_uncached = False
+        self.is_rescheduled = False
         self.on_cancel: Callable[[InferRequest], None] | None = None
 
     def cancel(self) -> None:

@@ -48,6 +48,9 @@ class Batch:
                     f"Python model '{self._model_name}' is using the decoupled mode and the execute function must return None, "
                     f"it returned a {type(returned).__name__}"
                 )
+            for request in requests:
+                if request.is_rescheduled:
+                    self._reschedule(request)
             return
         _check(returned, len(requests))
         writer = BlockWriter()
@@ -87,6 +90,10 @@ class Batch:
             tail = as_json({"error": ["INTERNAL", self._error]})
         return pack(Kind.RETURNED, frame.id, tail, flags=flags, value=duration_ns)
 
+    def _reschedule(self, request: InferenceRequest) -> None:
+        request.close()
+        self._runtime.reschedule(request.runtime_id)
+
     def _message(
         self,
         request: InferenceRequest,
@@ -95,6 +102,9 @@ class Batch:
         writer: BlockWriter,
     ) -> ResponseMessage:
         if response is None:
+            if request.is_rescheduled:
+                self._reschedule(request)
+                return {"none": True}
             if request.has_sender:
                 return {"none": True}
             error = (
@@ -105,6 +115,8 @@ class Batch:
         self._runtime.open.pop(request.runtime_id, None)
         if response is None:
             return {"error": ("INTERNAL", error)}
+        if request.is_rescheduled:
+            return {"error": ("INTERNAL", f"model '{self._model_name}' returned a response to a request that it wants again")}
         if request.has_answer:
             error = f"model '{self._model_name}' answered the request by its response sender and returned a response too"
             return {"error": ("INTERNAL", error)}

@@ -33,6 +33,7 @@ Worker to server:
 | RESULT | first request | outputs | [response, …]: all responses of an EXECUTE in its order; `execute` has returned |
 | RETURNED | first request | | `execute` has returned (FLAG_FAILED: raised); requests without an answer send RESPONSE frames |
 | RESPONSE | request | outputs | a response, see `ResponseMessage`; FLAG_FINAL ends the request |
+| RESCHEDULE | request | | the model wants the request again, in a later batch; before the RESULT or RETURNED of its batch |
 | CALL | call | inputs | a request to another model: `CallMessage` |
 | CALL_CANCEL | call | | none: the caller wants no more responses; an empty final CALL_RESPONSE answers it |
 | CALL_CREDIT | call | | none; `value` responses more may be sent |
@@ -97,6 +98,7 @@ class Kind(IntEnum):
     RESULT = 23
     RETURNED = 24
     RESPONSE = 25
+    RESCHEDULE = 26
     CALL = 30
     CALL_CANCEL = 31
     CALL_CREDIT = 32

@@ -201,7 +201,7 @@ class _AsyncLoop:
             self._runtime.trim()
 
     async def _execute(self, frame: Frame) -> None:
-        if self._runtime.is_decoupled:
+        if self._runtime.is_decoupled and not self._runtime.is_iterative:
             await self._execute_decoupled(frame)
             return
         # Batches may be sent ahead, but the server counts on their order, and on one that runs at a time.

@@ -72,7 +72,8 @@ class CallMessage(RequestMessage, total=False):
 
 
 class InitializeMessage(TypedDict):
-    """What an instance starts with: `args` for `initialize`, whether the model is decoupled, and its outputs by name.
+    """What an instance starts with: `args` for `initialize`, whether the model is decoupled and whether it may want requests
+    again, and its outputs by name.
 
     `progress` is segment and offset of the place in the server's memory for what a death must not hide, see `frames.PROGRESS`.
     None: nobody wants to know.
@@ -80,5 +81,6 @@ class InitializeMessage(TypedDict):
 
     args: dict[str, str]
     is_decoupled: bool
+    is_iterative: bool
     outputs: list[str]
     progress: list[int] | None

@@ -92,6 +92,7 @@ class Runtime:
         self.on_work: Callable[[], None] | None = None
         self.open: dict[int, OpenRequest] = {}
         self.is_decoupled = False
+        self.is_iterative = False
         self.version_directory = ""
         self.can_call = False
         self._is_fork = False
@@ -120,6 +121,7 @@ class Runtime:
     def begin(self, name: str, message: InitializeMessage) -> None:
         """Take what an instance of model `name` starts with."""
         self.is_decoupled = message["is_decoupled"]
+        self.is_iterative = message["is_iterative"]
         if message["progress"] is not None:
             segment, offset = message["progress"]
             self._progress = self._mapping.view(segment, offset, PROGRESS.size)
@@ -158,6 +160,11 @@ class Runtime:
             for request_id in range(first_id, end):
                 self.open[request_id].is_cancelled |= request_id in self._cancelled_early
             self._cancelled_early = {request_id for request_id in self._cancelled_early if request_id >= end}
+
+    def reschedule(self, request_id: int) -> None:
+        """Let go of a request that the model wants again; does nothing when it has ended."""
+        if self.open.pop(request_id, None) is not None:
+            self.say(Kind.RESCHEDULE, request_id)
 
     def message_of(self, response: InferenceResponse, wanted: Sequence[str], writer: BlockWriter) -> ResponseMessage:
         """Return the message of a response; see `ResponseWriter.message`."""

@@ -1,4 +1,4 @@
-"""Every field of ModelConfig does something, is refused, or is warned about: none is ignored in silence.
+"""Every field of ModelConfig does something or is warned about: none is ignored in silence.
 
 A field that is new in the descriptor fails here until someone says which of these it is.
 """
@@ -7,8 +7,6 @@ import pytest
 
 from naiad.config import schema
 from naiad.config.compile.unused import UNUSED_FIELDS, unused_fields
-from naiad.config.validate.unbuilt import refuse_unbuilt_scheduling
-from naiad.errors import Code, InferenceServerError
 from naiad.proto import message_class
 
 DOES_SOMETHING = (
@@ -44,6 +42,7 @@ DOES_SOMETHING = (
     ),
     "sequence_batching.max_sequence_idle_microseconds",
     "sequence_batching.direct",
+    "sequence_batching.iterative_sequence",
     "sequence_batching.oldest",
     "sequence_batching.control_input",
     *(f"sequence_batching.state.{field}" for field in ("input_name", "output_name", "data_type", "dims", "initial_state")),
@@ -66,7 +65,6 @@ ONLY_INFORMS = (
 """By right without effect: the layout of an image is for clients, pinned memory is a hint that a CPU has no use for, and states
 are arrays of their own, which may grow.
 """
-REFUSED = ("sequence_batching.iterative_sequence",)
 
 
 def leaves(descriptor, prefix=""):
@@ -80,7 +78,7 @@ def leaves(descriptor, prefix=""):
 
 
 LEAVES = tuple(leaves(message_class("inference.ModelConfig").DESCRIPTOR))
-GROUPS = {"does something": DOES_SOMETHING, "informs": ONLY_INFORMS, "refused": REFUSED, "warned about": UNUSED_FIELDS}
+GROUPS = {"does something": DOES_SOMETHING, "informs": ONLY_INFORMS, "warned about": UNUSED_FIELDS}
 
 
 def groups_of(leaf):
@@ -133,14 +131,6 @@ def test_a_field_without_effect_is_named_in_a_warning(leaf):
     named = unused_fields(config_with(leaf))
     assert len(named) == 1
     assert leaf == named[0] or leaf.startswith(f"{named[0]}.")
-
-
-@pytest.mark.parametrize("leaf", [leaf for leaf in LEAVES if groups_of(leaf) == ["refused"]])
-def test_a_field_that_can_not_be_ignored_is_refused(leaf):
-    with pytest.raises(InferenceServerError) as caught:
-        refuse_unbuilt_scheduling(config_with(leaf))
-    assert caught.value.code is Code.UNIMPLEMENTED
-    assert leaf.split(".")[0] in caught.value.message
 
 
 @pytest.mark.parametrize("leaf", [*DOES_SOMETHING, *ONLY_INFORMS])

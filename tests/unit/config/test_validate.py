@@ -353,15 +353,3 @@ def test_a_profile_is_a_whole_number(profile):
 )
 def test_a_wrong_policy_is_refused(text, message):
     assert message == message_of(validate_policies, f'name: "m" {text}')
-
-
-# What isn't built yet
-
-
-@pytest.mark.parametrize(
-    ("text", "name"), [("sequence_batching { iterative_sequence: true }", "sequence_batching.iterative_sequence")]
-)
-@pytest.mark.parametrize("check", [validate, validate_general])
-def test_a_scheduler_that_is_not_built_is_refused(text, name, check):
-    message = message_of(check, f'name: "m" backend: "identity" {text}', "m", code=Code.UNIMPLEMENTED)
-    assert f"model 'm': {name} isn't built yet, the model can't be loaded" == message

@@ -55,7 +55,13 @@ class Started:
         file, version = str(folder / "1" / "model.py"), str(folder / "1")
         load = {"name": "m", "version": "1", "model_file": file, "model_directory": str(folder), "version_directory": version}
         self._done(self.peer.ask(Kind.LOAD, {**load, "backend_directory": ""}))
-        start = {"args": {"model_instance_name": "m_0"}, "is_decoupled": False, "outputs": ["Y"], "progress": None}
+        start = {
+            "args": {"model_instance_name": "m_0"},
+            "is_decoupled": False,
+            "is_iterative": False,
+            "outputs": ["Y"],
+            "progress": None,
+        }
         self._done(self.peer.ask(Kind.INITIALIZE, start))
 
     def said(self) -> str:

@@ -40,6 +40,7 @@ def sequence_plan(config: Message, inputs: Sequence[TensorPlan], directory: Path
         states=tuple(_states(config, directory)),
         variable_inputs=variable,
         oldest=_oldest_plan(config, oldest, inputs, variable) if oldest is not None else None,
+        is_iterative=batching.iterative_sequence,
         max_queue_delay_us=batching.direct.max_queue_delay_microseconds,
         minimum_slot_utilization=batching.direct.minimum_slot_utilization,
     )

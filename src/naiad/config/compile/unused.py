@@ -1,7 +1,6 @@
 """The fields of a configuration that this build reads, checks, shows and then doesn't act on: the operator is told of each.
 
-Fields without which answers would be wrong or unsafe aren't here: `config.validate.unbuilt` refuses those. Nor are pinned
-memory (a hint without meaning on a CPU) and `format` (which only informs).
+Pinned memory (a hint without meaning on a CPU) and `format` (which only informs) aren't here.
 """
 
 from __future__ import annotations

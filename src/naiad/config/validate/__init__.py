@@ -12,7 +12,6 @@ from naiad.config.validate.scheduling import scheduling_findings
 from naiad.config.validate.sequences import sequence_findings
 from naiad.config.validate.tensors import tensor_findings
 from naiad.config.validate.traffic import traffic_findings, unserved_traffic
-from naiad.config.validate.unbuilt import refuse_unbuilt_scheduling
 from naiad.devices.inventory import UsableGpus
 from naiad.proto import Message
 
@@ -34,14 +33,13 @@ __all__ = [
 def validate(config: Message, model_name: str, *, gpus: UsableGpus = _NO_GPUS) -> None:
     """Check everything. `gpus` are those that may be used.
 
-    Raises INVALID_ARGUMENT that lists every mistake, UNIMPLEMENTED for what this build can't do and mustn't ignore.
+    Raises INVALID_ARGUMENT that lists every mistake.
     """
-    refuse_unbuilt_scheduling(config)
     refuse(all_findings(config, model_name, gpus=gpus))
 
 
 def all_findings(config: Message, model_name: str, *, gpus: UsableGpus = _NO_GPUS) -> list[Finding]:
-    """Return every mistake that the config alone shows, also of what this build can't load; see `validate`."""
+    """Return every mistake that the config alone shows; see `validate`."""
     return [
         *general_findings(config, model_name),
         *tensor_findings(config),
@@ -57,7 +55,6 @@ def all_findings(config: Message, model_name: str, *, gpus: UsableGpus = _NO_GPU
 
 def validate_general(config: Message, model_name: str) -> None:
     """Check name, backend, platform and max_batch_size; needed before a backend is looked up. Raises as `validate` does."""
-    refuse_unbuilt_scheduling(config)
     refuse(general_findings(config, model_name))
 
 
@@ -72,8 +69,7 @@ def validate_batch_tensors(config: Message) -> None:
 
 
 def validate_scheduling(config: Message) -> None:
-    """Check the dynamic batcher's settings. Raises INVALID_ARGUMENT, UNIMPLEMENTED for a scheduler that isn't built yet."""
-    refuse_unbuilt_scheduling(config)
+    """Check the dynamic batcher's settings. Raises INVALID_ARGUMENT."""
     refuse(scheduling_findings(config))
 
 

@@ -300,6 +300,8 @@ class ProcessInstance:
             self._take_response(frame)
         elif kind == Kind.RETURNED:
             self._take_returned(frame)
+        elif kind == Kind.RESCHEDULE:
+            self._take_reschedule(frame)
         elif self._calls is None or not self._calls.take(frame):
             worker = self._supervisor.worker
             if worker is not None:
@@ -363,6 +365,12 @@ class ProcessInstance:
         self._open.take_response(frame, data)
         del data
         self._outputs.settle(frame, lease)
+
+    def _take_reschedule(self, frame: Frame) -> None:
+        """The request leaves the worker; who has given it takes it back with its batch."""
+        request = self._open.pop(frame.id)
+        if request is not None:
+            request.is_rescheduled = True
 
     def _end_running(self, frame: Frame) -> Work:
         """Return the batch that `execute` has returned of; the next one is running from now on."""

@@ -16,7 +16,6 @@ from naiad.backends.table import AnyBackend, BackendTable
 from naiad.config import autocomplete, backend_name, compile, json_form, pbtxt, positions, validate
 from naiad.config.findings import FieldPath, Finding
 from naiad.config.plan import ModelPlan
-from naiad.config.validate.unbuilt import refuse_unbuilt_scheduling
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.execution.process.life.death import WorkerIdentity
 from naiad.proto import message_class
@@ -205,7 +204,6 @@ class _Check:
             # Without a backend the step before has said why, and the platform says it no better.
             if not (is_backend_unknown and finding.path == ("platform",)):
                 model.add_error(finding)
-        self._try(refuse_unbuilt_scheduling, config, (config.WhichOneof("scheduling_choice") or "",))
         for name in compile.unused_fields(config):
             path = next((path for path in model.positions if _names(path)[: name.count(".") + 1] == name.split(".")), ())
             model.add_warning(Finding(f"field '{name}' has no effect in this build", path))

@@ -50,6 +50,10 @@ class ControlTensors:
                 f"'{self._id.tensor.name}' is {self._id.tensor.datatype.config_name}"
             )
 
+    def own_id(self, number: int) -> int | str:
+        """Return the id of a sequence that the server makes, in the kind that the model is told."""
+        return str(number) if self._id is not None and self._id.tensor.datatype is BYTES else number
+
     def of(self, sequence: Sequence) -> Mapping[str, Array]:
         """Return the tensors for a request of `sequence`."""
         flags = self._flags[sequence.is_start, sequence.is_end, True]

@@ -66,6 +66,11 @@ class LaneContext:
             sequence.state.reset()
         request.inputs = {**request.inputs, **added, **sequence.state.arrays}
 
+    def follow(self, sequence: LiveSequence, request: InferRequest) -> None:
+        """Have the answer leave its state with the sequence; that of a repeated request does so already."""
+        if sequence.state is not None and not sequence.is_repeated:
+            sequence.state.follow(request)
+
 
 class InstanceLane:
     """What both strategies have in common. `is_open`: new sequences may come. `on_free` is set while the lane is to go."""
@@ -174,8 +179,7 @@ class DirectLane(InstanceLane):
             sequence.running = request
             self._running.append((sequence, request))
             self._context.prepare(sequence, request)
-            if sequence.state is not None:
-                sequence.state.follow(request)
+            self._context.follow(sequence, request)
             requests.append(request)
         self._padding_count = len(requests) - len(self._running)
         self.instance.submit(Batch(requests, len(requests), is_positional=True), self._on_done)
@@ -225,8 +229,7 @@ class OldestLane(InstanceLane):
         # The time in the queue, and the batcher's delay, count from when it came.
         request.enqueued_ns = arrived_ns
         request.on_cancel = partial(self._drop, request.on_cancel)
-        if sequence.state is not None:
-            sequence.state.follow(request)
+        self._context.follow(sequence, request)
 
     def pending_count(self) -> int:
         """Return how many requests wait here outside their sequences."""

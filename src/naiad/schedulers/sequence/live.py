@@ -28,10 +28,12 @@ class Lane(Protocol):
 class LiveSequence:
     """A sequence from its START to its end. `waiting` are its requests that no instance has got, in order; `running` is the one
     that an instance has. `lane` and `slot` say where it is served, None and -1 while it waits in the backlog. `is_closing`:
-    its END is in, so that its id is free for another. `deadline_ns` is until when it may wait in the backlog, 0 for ever.
+    its END is in, so that only a START may follow, which is the next sequence of this id and begins when this one is
+    over. `is_repeated`: its one request has run and runs again. `deadline_ns` is until when it may wait in the backlog, 0 for
+    ever.
     """
 
-    __slots__ = ("active_ns", "deadline_ns", "id", "is_closing", "lane", "running", "slot", "state", "waiting")
+    __slots__ = ("active_ns", "deadline_ns", "id", "is_closing", "is_repeated", "lane", "running", "slot", "state", "waiting")
 
     def __init__(self, sequence_id: int | str, state: SequenceState | None) -> None:
         self.id = sequence_id
@@ -41,8 +43,18 @@ class LiveSequence:
         self.lane: Lane | None = None
         self.slot = -1
         self.is_closing = False
+        self.is_repeated = False
         self.active_ns = 0
         self.deadline_ns = 0
+
+    def take_own(self) -> list[InferRequest]:
+        """Take out the waiting requests up to the END; what is left is the next sequence of this id."""
+        own = []
+        while self.waiting:
+            own.append(self.waiting.popleft())
+            if own[-1].sequence is not None and own[-1].sequence.is_end:
+                break
+        return own
 
     @property
     def is_busy(self) -> bool:

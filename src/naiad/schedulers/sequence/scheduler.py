@@ -7,7 +7,7 @@ instance runs them, which is `lanes`.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
 
@@ -41,6 +41,8 @@ class SequenceScheduler:
         assert batching is not None
         self._model = plan.name
         self._clock = clock
+        self._is_iterative = batching.is_iterative
+        self._last_id = 0
         self._idle_ns = batching.max_idle_us * 1000
         self._states = StateTensors(batching)
         self._controls = ControlTensors(plan)
@@ -65,23 +67,24 @@ class SequenceScheduler:
         """See `Scheduler.enqueue`. Raises INVALID_ARGUMENT for a request that says no sequence, has more than one item, or
         continues a sequence that isn't under way.
         """
+        if self._is_iterative:
+            self._last_id += 1
+            request.sequence = Sequence(self._controls.own_id(self._last_id), is_start=True, is_end=False)
         told = self._checked(request)
         sequence = self._open.get(told.id)
-        if sequence is None:
+        if sequence is None or sequence.is_closing:
             if not told.is_start:
                 self._continue_elsewhere(request, told)
                 return
             if self._is_stopped:
                 raise stopping()
-            sequence = self._begin(told.id)
+            sequence = sequence or self._begin(told.id)
         elif told.is_start:
             _log.warning("sequence %r of model '%s' starts again before its end: the earlier one is over", told.id, self._model)
         request.enqueued_ns = self._clock.now_ns()
         sequence.waiting.append(request)
         request.on_cancel = partial(self._drop, sequence)
-        if told.is_end:
-            sequence.is_closing = True
-            del self._open[told.id]
+        sequence.is_closing = told.is_end
         self._keep_alive(sequence, request.enqueued_ns)
         if sequence.lane is not None:
             sequence.lane.wake(sequence)
@@ -100,7 +103,9 @@ class SequenceScheduler:
 
     def knows(self, sequence_id: int | str) -> bool:
         """Return whether a sequence of this id is under way, here or where this scheduler sends it."""
-        return sequence_id in self._open or any(predecessor.knows(sequence_id) for predecessor in self._predecessors)
+        sequence = self._open.get(sequence_id)
+        is_here = sequence is not None and not sequence.is_closing
+        return is_here or any(predecessor.knows(sequence_id) for predecessor in self._predecessors)
 
     def sequence_count(self) -> int:
         """Return how many sequences are under way here, those in the backlog included."""
@@ -167,8 +172,8 @@ class SequenceScheduler:
         """See `Scheduler.fail_queued`. A sequence that lost a request is over."""
         for lane in self._lanes.values():
             lane.fail_queued(error)
-        for sequence in list(self._live):
-            self._end(sequence, error)
+        while self._live:
+            self._end(next(iter(self._live)), error)
 
     def stop(self) -> None:
         """See `Scheduler.stop`. Sequences under way go on when another scheduler sends their requests here."""
@@ -191,14 +196,33 @@ class SequenceScheduler:
         if sequence not in self._live:
             return
         assert request.sequence is not None
-        has_lost_state = request.is_cancelled and sequence.state is not None
-        if request.sequence.is_end or has_lost_state:
+        if self._is_iterative:
+            self._repeat(sequence, request)
+            return
+        if request.sequence.is_end:
+            self._leave(sequence)
+            return
+        if request.is_cancelled and sequence.state is not None:
             self._end(sequence, cancelled())
             return
         self._keep_alive(sequence, self._clock.now_ns())
         if sequence.waiting and sequence.lane is not None:
             sequence.lane.wake(sequence)
         self._check_idle()
+
+    def _repeat(self, sequence: LiveSequence, request: InferRequest) -> None:
+        """Let a request run again if the model wants it and somebody still waits for it; otherwise its sequence has ended."""
+        is_wanted, request.is_rescheduled = request.is_rescheduled, False
+        if not is_wanted or request.responder.has_ended or sequence.lane is None:
+            self._end(sequence, cancelled())
+            return
+        sequence.is_repeated = True
+        request.sequence = Sequence(sequence.id, is_start=False, is_end=False)
+        request.enqueued_ns = self._clock.now_ns()
+        sequence.waiting.append(request)
+        request.on_cancel = partial(self._drop, sequence)
+        self._keep_alive(sequence, request.enqueued_ns)
+        sequence.lane.wake(sequence)
 
     def give_up(self, sequence: LiveSequence) -> None:
         """See `LaneOwner.give_up`."""
@@ -236,17 +260,8 @@ class SequenceScheduler:
 
     def _end(self, sequence: LiveSequence, error: InferenceServerError) -> None:
         """Forget `sequence`: what still waits of it fails with `error`, its slot goes to the next one."""
-        if self._open.get(sequence.id) is sequence:
-            del self._open[sequence.id]
-        self._live.pop(sequence, None)
-        self._backlog.pop(sequence, None)
-        failed = list(sequence.waiting)
-        sequence.waiting.clear()
-        lane = self._lanes.get(sequence.lane.instance) if sequence.lane is not None else None
-        if lane is not None:
-            self._slots.give_back(sequence, is_open=lane.is_open)
-            self._fill_slots()
-            self.check_lane(lane)
+        failed = sequence.take_own()
+        self._leave(sequence)
         for request in failed:
             request.on_cancel = None  # First all of them: the sink of one may cancel another.
         for request in failed:
@@ -256,6 +271,31 @@ class SequenceScheduler:
             callbacks, self._empty_callbacks = self._empty_callbacks, []
             for callback in callbacks:
                 callback()
+
+    def _leave(self, sequence: LiveSequence) -> None:
+        """Forget a sequence that is over; what waits of it is the next one of the same id, behind those in the backlog."""
+        self._live.pop(sequence, None)
+        self._backlog.pop(sequence, None)
+        if self._open.get(sequence.id) is sequence:
+            del self._open[sequence.id]
+        lane = self._lanes.get(sequence.lane.instance) if sequence.lane is not None else None
+        if lane is not None:
+            self._slots.give_back(sequence, is_open=lane.is_open)
+            self._fill_slots()
+            self.check_lane(lane)
+        if sequence.waiting:
+            self._admit_next(sequence)
+        self._check_idle()
+
+    def _admit_next(self, over: LiveSequence) -> None:
+        sequence = self._begin(over.id)
+        sequence.waiting, sequence.is_closing = over.waiting, over.is_closing
+        for request in sequence.waiting:
+            request.on_cancel = partial(self._drop, sequence)
+        over.waiting = deque()
+        self._keep_alive(sequence, self._clock.now_ns())
+        if sequence.lane is not None:
+            sequence.lane.wake(sequence)
 
     def _end_all(self, lane: _AnyLane, error: InferenceServerError) -> None:
         lane.fail_queued(error)

@@ -37,6 +37,10 @@ class Host(Protocol):
         """Whether the model may send any number of responses to a request."""
 
     @property
+    def is_iterative(self) -> bool:
+        """Whether the model may want a request again, in a later batch."""
+
+    @property
     def version_directory(self) -> str:
         """The folder of the model's version."""
 

@@ -85,7 +85,17 @@ class RequestFields(NamedTuple):
 class InferenceRequest:
     """See the module."""
 
-    __slots__ = ("__weakref__", "_fields", "_inputs", "_is_closed", "_preferred_memory", "_sender", "_trace", "runtime_id")
+    __slots__ = (
+        "__weakref__",
+        "_fields",
+        "_inputs",
+        "_is_closed",
+        "_preferred_memory",
+        "_sender",
+        "_trace",
+        "is_rescheduled",
+        "runtime_id",
+    )
 
     _fields: CallMessage
     _preferred_memory: PreferredMemory | None
@@ -97,6 +107,7 @@ class InferenceRequest:
         # First, since an exception below ends in `__del__`.
         self.runtime_id = 0
         self._is_closed = True
+        self.is_rescheduled = False
         self._sender = None
         given = RequestFields(*values, **named)
         for index, tensor in enumerate(given.inputs):
@@ -126,7 +137,7 @@ class InferenceRequest:
         request.runtime_id = request_id
         request._fields = message  # type: ignore[assignment]
         request._inputs = tensors
-        request._is_closed = False
+        request._is_closed = request.is_rescheduled = False
         request._sender = request._trace = request._preferred_memory = None
         return request
 
@@ -209,13 +220,20 @@ class InferenceRequest:
         return self._sender
 
     def set_release_flags(self, flags: int) -> None:
-        """Take TRITONSERVER_REQUEST_RELEASE_ALL, which is how every request ends. Raises TritonModelException for
-        TRITONSERVER_REQUEST_RELEASE_RESCHEDULE: a request can't be put back into the queue.
+        """Say what becomes of the request when `execute` has returned: TRITONSERVER_REQUEST_RELEASE_ALL, it is done with, or
+        TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, it comes again in a later batch. Raises TritonModelException for other flags,
+        and for RESCHEDULE where the config has no `iterative_sequence`.
         """
-        if flags != RELEASE_ALL:
+        if flags not in (RELEASE_ALL, RELEASE_RESCHEDULE):
             raise TritonModelException(
-                f"release flags {flags}: only TRITONSERVER_REQUEST_RELEASE_ALL is possible, a request can't be scheduled again"
+                f"release flags {flags}: must be RELEASE_ALL ({RELEASE_ALL}) or RESCHEDULE ({RELEASE_RESCHEDULE})"
             )
+        if flags == RELEASE_RESCHEDULE and not (self.runtime_id and host.current().is_iterative):
+            raise TritonModelException(
+                "TRITONSERVER_REQUEST_RELEASE_RESCHEDULE is for the requests of a model whose config has "
+                "sequence_batching { iterative_sequence: true }"
+            )
+        self.is_rescheduled = flags == RELEASE_RESCHEDULE
 
     @property
     def has_sender(self) -> bool:

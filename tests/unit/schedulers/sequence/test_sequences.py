@@ -264,15 +264,34 @@ def test_the_direct_strategy_waits_for_its_slots_to_fill(count: int, waits: bool
 
 
 @BOTH
-def test_an_end_frees_the_id_at_once_and_the_slot_when_it_has_run(strategy: str) -> None:
-    setup = Setup(strategy, max_batch_size=1)
+def test_the_next_sequence_of_an_id_begins_when_the_one_before_is_over(strategy: str) -> None:
+    """Both at once would mix in a model that keeps what it knows by id; and who waits in the backlog comes first."""
+    setup = Setup(strategy, instance_count=2, max_batch_size=1)
     setup.send(5, "SE", value=1)
     setup.send(5, "S", value=2)
-    assert (setup.scheduler.sequence_count(), setup.scheduler.backlog_count()) == (2, 1)
+    setup.send(6, "S")
+    setup.clock.settle()
+    waiting = setup.send(7, "S")
+    assert (setup.ids(), setup.ids(setup.instances[1]), setup.scheduler.backlog_count()) == ([[5]], [[6]], 1)
     setup.finish()
-    assert (setup.scheduler.sequence_count(), setup.scheduler.backlog_count()) == (1, 0)
+    assert (setup.ids(), setup.scheduler.backlog_count()) == ([[5], [7]], 1)
+    setup.send(7, "E")
+    setup.finish()
+    setup.finish()
+    assert setup.ids() == [[5], [7], [7], [5]]
+    assert (waiting.error, setup.instance.batches[-1].requests[0].inputs["X"].item()) == (None, 2)
     setup.finish_all()
-    assert [batch.requests[0].inputs["X"].item() for batch in setup.instance.batches] == [1, 2]
+
+
+@BOTH
+def test_a_sequence_that_is_given_up_takes_the_next_one_of_its_id_not_with_it(strategy: str) -> None:
+    setup = Setup(strategy)
+    first, last = setup.send(5, "S"), setup.send(5, "E")
+    after = setup.send(5, "S", value=3)
+    first.request.cancel()
+    setup.finish_all()
+    assert [probe.error and probe.error.code for probe in (first, last, after)] == [Code.CANCELLED, Code.CANCELLED, None]
+    assert [batch.requests[0].inputs["X"].item() for batch in setup.instance.batches] == [3]
 
 
 @BOTH
@@ -557,3 +576,77 @@ def test_ten_thousand_abandoned_sequences_leave_nothing_and_no_timer(strategy: s
     assert setup.clock.turns_run == turns
     assert setup.clock.timers_made <= made + 1
     assert setup.clock.timer_count() == 0
+
+
+# Iterative sequences
+
+ITERATIVE = "iterative_sequence: true"
+
+
+def send_plain(setup: Setup) -> Probe:
+    probe = Probe({"X": np.zeros((1, 1), np.float32)})
+    setup.scheduler.enqueue(probe.request)
+    return probe
+
+
+def finish_again(setup: Setup) -> None:
+    """End the batch, all of whose requests the model wants again."""
+    setup.clock.settle()
+    for request in setup.instance.batches[-1].requests:
+        request.is_rescheduled = True
+    on_done, setup.instance._on_done = setup.instance._on_done, None
+    assert on_done is not None
+    on_done(setup.instance)
+    setup.clock.settle()
+
+
+@BOTH
+def test_a_request_comes_again_with_those_that_came_meanwhile(strategy: str) -> None:
+    setup = Setup(f"{ITERATIVE} {strategy}")
+    first = send_plain(setup)
+    setup.clock.settle()
+    second = send_plain(setup)
+    finish_again(setup)
+    finish_again(setup)
+    assert (first.answers, second.answers, setup.scheduler.sequence_count()) == ([], [], 2)
+    setup.finish()
+    assert (first.end_count, second.end_count, setup.scheduler.sequence_count()) == (1, 1, 0)
+    assert [sorted(ids) for ids in setup.ids()] == [[1], [1, 2], [1, 2]]
+    starts = [[told(request, "START") for request in batch.requests] for batch in setup.instance.batches]
+    # The same request is in each batch, so that its tensors are those of the last time.
+    assert starts[-1] == [0, 0]
+
+
+@BOTH
+def test_a_request_that_nobody_waits_for_does_not_come_again(strategy: str) -> None:
+    setup = Setup(f"{ITERATIVE} {strategy}")
+    probe = send_plain(setup)
+    setup.clock.settle()
+    probe.request.cancel()
+    finish_again(setup)
+    assert (len(setup.instance.batches), setup.scheduler.sequence_count()) == (1, 0)
+
+
+def test_the_state_of_a_request_that_runs_again_is_taken_once_for_each_answer() -> None:
+    setup = Setup(f"{ITERATIVE} direct {{ }} {STATE}")
+    probe = Probe({"X": np.zeros((1, 1), np.float32)})
+    probe.request.outputs = ("Y",)
+    setup.scheduler.enqueue(probe.request)
+    setup.clock.settle()
+    for step in range(3):
+        [request] = setup.instance.batches[-1].requests
+        assert request.inputs["S"].item() == step * 10
+        output = OutputTensor("S_NEXT", FP32, np.full((1, 1), (step + 1) * 10, np.float32))
+        request.responder.send(InferResponse("m", "1", "", [output]), is_final=step == 2)
+        if step < 2:
+            finish_again(setup)
+    assert [len(answer.outputs) for answer in probe.answers] == [0, 0, 0]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("datatype", "expected"), [("INT32", 1), ("STRING", b"1")])
+def test_the_server_makes_the_id_in_the_kind_of_the_control(datatype: str, expected: object) -> None:
+    control = f'control_input {{ name: "C" control {{ kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_{datatype} }} }}'
+    setup = Setup(f"{ITERATIVE} direct {{ }} {control}")
+    send_plain(setup)
+    setup.finish()
+    assert setup.instance.batches[0].requests[0].inputs["C"].item() == expected

@@ -86,6 +86,7 @@ async def initialize(worker: ImportedWorker, plan: ModelPlan, instance: Instance
             "model_name": plan.name,
         },
         "is_decoupled": plan.is_decoupled,
+        "is_iterative": plan.sequence_batching is not None and plan.sequence_batching.is_iterative,
         "outputs": [tensor.name for tensor in plan.outputs],
         "progress": worker.process.watch_progress(),
     }
