@@ -42,7 +42,6 @@ _SHORT_EXECUTION_NS = 200_000
 _MAX_RUN_LENGTH = 16
 # With so few of them left in the worker, it gets more.
 _LOW_WATER = 8
-_CHECK_READY_SECONDS = 5.0
 
 _now_ns = time.monotonic_ns
 
@@ -130,7 +129,7 @@ class ProcessInstance:
         if not worker.has_is_ready:
             return True
         if self._readiness is None or self._readiness.done():
-            self._readiness = self._context.host.loop.create_task(_ask_ready(worker.process))
+            self._readiness = self._context.host.loop.create_task(worker.process.ask_ready())
         return await asyncio.shield(self._readiness)
 
     async def close(self, *, is_hurried: bool = False) -> None:
@@ -301,7 +300,7 @@ class ProcessInstance:
         elif kind == Kind.RETURNED:
             self._take_returned(frame)
         elif kind == Kind.RESCHEDULE:
-            self._take_reschedule(frame)
+            self._open.reschedule(frame.id)
         elif self._calls is None or not self._calls.take(frame):
             worker = self._supervisor.worker
             if worker is not None:
@@ -365,12 +364,6 @@ class ProcessInstance:
         self._open.take_response(frame, data)
         del data
         self._outputs.settle(frame, lease)
-
-    def _take_reschedule(self, frame: Frame) -> None:
-        """The request leaves the worker; who has given it takes it back with its batch."""
-        request = self._open.pop(frame.id)
-        if request is not None:
-            request.is_rescheduled = True
 
     def _end_running(self, frame: Frame) -> Work:
         """Return the batch that `execute` has returned of; the next one is running from now on."""
@@ -499,10 +492,3 @@ class ProcessInstance:
         if request is not None:
             return [request]
         return list(self._running[0].requests) if self._running else []
-
-
-async def _ask_ready(process: WorkerProcess) -> bool:
-    try:
-        return bool((await process.ask(Kind.CHECK_READY, {}, _CHECK_READY_SECONDS)).get("is_ready"))
-    except InferenceServerError:
-        return False  # Its text is in the log; not ready is the whole answer.

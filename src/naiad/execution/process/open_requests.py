@@ -91,6 +91,12 @@ class OpenRequests:
         entry.request.on_cancel = None
         return entry.request
 
+    def reschedule(self, request_id: int) -> None:
+        """Let go of a request that the model wants again: who has given it takes it back with its batch."""
+        request = self.pop(request_id)
+        if request is not None:
+            request.is_rescheduled = True
+
     def unended_count(self, running: Iterable[int] = ()) -> int:
         """Return how many requests have had no end yet, those in `running` left out."""
         left_out = frozenset(running)

@@ -35,6 +35,7 @@ from naiad.worker.frames import NO_BLOCK, PROGRESS, Frame, Kind, pack, unpack_bl
 
 # A worker that closed its socket usually ends at once.
 _END_SECONDS = 2.0
+_CHECK_READY_SECONDS = 5.0
 _LARGE_BYTES = 16 * MEBIBYTE
 _LOADING = frozenset((Kind.LOAD, Kind.COMPLETE_CONFIG, Kind.INITIALIZE))
 _LEVELS = {"VERBOSE": logging.DEBUG, "INFO": logging.INFO, "WARNING": logging.WARNING, "ERROR": logging.ERROR}
@@ -200,6 +201,13 @@ class WorkerProcess:
             raise internal(f"{self._identity} hasn't answered within {timeout_s:g} seconds (question: {what})") from None
         finally:
             self._questions.pop(number, None)
+
+    async def ask_ready(self) -> bool:
+        """Ask the model's `is_ready`; what it raises, and no answer in five seconds, is no."""
+        try:
+            return bool((await self.ask(Kind.CHECK_READY, {}, _CHECK_READY_SECONDS)).get("is_ready"))
+        except InferenceServerError:
+            return False  # Its text is in the log; not ready is the whole answer.
 
     def trim(self) -> None:
         """Give back the server's memory that wasn't used since the last call."""
