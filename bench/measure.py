@@ -149,9 +149,11 @@ def fire(setting: Setting, subject: Subject, shot: Shot) -> Sample:
     result = _load(setting, subject, shot, shot.plan)
     cpu_s, after = subject.server.cpu_s() - cpu_s, counts(address, model)
     successes, executions = after.successes - before.successes, after.executions - before.executions
-    if successes <= 0 or executions <= 0:
+    if successes <= 0:
         raise BenchError(f"{subject.server.name}: the statistics of '{model}' counted no request during the load")
-    return Sample(result.requests_per_s, result.p50_us, result.p99_us, cpu_s * 1e6 / successes, successes / executions)
+    # With a response cache there may be no execution at all.
+    batch_size = successes / executions if executions else 0.0
+    return Sample(result.requests_per_s, result.p50_us, result.p99_us, cpu_s * 1e6 / successes, batch_size)
 
 
 def _load(setting: Setting, subject: Subject, shot: Shot, plan: LoadPlan) -> LoadResult:

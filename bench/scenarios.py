@@ -32,7 +32,7 @@ SEED = 20
 @dataclass(frozen=True, slots=True)
 class Family:
     """An identity model FP32[`dims`] that each server has once for each way of running it: all of them, or only as a Python
-    model when it `needs_python`. With `step_count` it is an ensemble of so many such models.
+    model when it `needs_python`. With `step_count` it is an ensemble of so many such models. With `is_cached` all requests but the first are answered from the response cache.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Family:
     python_file: Path = PYTHON_IDENTITY
     needs_python: bool = False
     step_count: int = 0
+    is_cached: bool = False
 
     def inputs(self) -> dict[str, Array]:
         """Return one request's tensor: batch 1, random values, the same in every run."""
@@ -102,7 +103,8 @@ IDENTITY_BATCHED = Family("identity_batched", (16,), is_batched=True)
 IMAGE = Family("image", (3, 224, 224))
 SLEEPER = Family("sleeper", (16,), is_batched=True, max_batch_size=16, python_file=PYTHON_SLEEPER, needs_python=True)
 ENSEMBLE = Family("ensemble", (16,), step_count=3)
-FAMILIES = (IDENTITY, IDENTITY_BATCHED, IMAGE, SLEEPER, ENSEMBLE)
+CACHED = Family("cached", (16,), is_cached=True)
+FAMILIES = (IDENTITY, IDENTITY_BATCHED, IMAGE, SLEEPER, ENSEMBLE, CACHED)
 
 VARIANTS = (
     Variant("in_place", "in place", "identity", {"naiad_placement": "in_place"}),
@@ -119,6 +121,7 @@ SCENARIOS = (
     Scenario("image-binary-c16", IMAGE, Form.BINARY, 16),
     Scenario("sleep-5ms-batched-c64", SLEEPER, Form.BINARY, 64),
     *(Scenario(f"ensemble-3-binary-c{count}", ENSEMBLE, Form.BINARY, count) for count in (1, 16, 64)),
+    Scenario("cached-binary-c16", CACHED, Form.BINARY, 16),
     *(Scenario(f"identity-grpc-c{count}", IDENTITY, Form.GRPC, count, "h2load") for count in (1, 16, 64)),
     Scenario("identity-grpc-perf-analyzer-c16", IDENTITY, Form.GRPC, 16, "perf_analyzer"),
     *(Scenario(f"image-grpc-c{count}", IMAGE, Form.GRPC, count, "h2load") for count in (1, 16)),
@@ -195,6 +198,7 @@ def _identity(name: str, family: Family, backend: str, parameters: dict[str, str
         outputs=(Tensor("OUTPUT0", "TYPE_FP32", family.dims),),
         max_batch_size=family.max_batch_size,
         is_batched=family.is_batched,
+        is_cached=family.is_cached,
         parameters=parameters,
         file=file,
         file_name="model.py" if file else "",

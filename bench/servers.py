@@ -25,6 +25,8 @@ from bench.http_infer import Address, InferRequest, exchange
 from bench.triton_setup import Program
 
 LISTENING = "NAIAD_LISTENING "
+CACHE = "--cache-config=local,size=1048576"
+"""For the models that have their answers kept; the others know nothing of it."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 CHILD_TIMEOUT_S = 1.0
@@ -95,8 +97,8 @@ def naiad_launch(repository: Path) -> Launch:
     path = Path(sys.executable).parent / "naiad"
     if not path.exists():
         raise Unavailable(f"{path} doesn't exist: `make install`")
-    ports = ["--http-port=0", "--metrics-port=0", *(["--grpc-port=0"] if serves_grpc(path) else [])]
-    return Launch("Naiad", Program(path), ("serve", str(repository), *ports))
+    flags = [CACHE, "--http-port=0", "--metrics-port=0", *(["--grpc-port=0"] if serves_grpc(path) else [])]
+    return Launch("Naiad", Program(path), ("serve", str(repository), *flags))
 
 
 @cache
@@ -120,6 +122,7 @@ def triton_launch(program: Program, repository: Path) -> Launch:
         f"--metrics-port={metrics_port}",
         "--allow-gpu-metrics=false",
         "--model-load-thread-count=1",
+        CACHE,
     )
     return Launch("Triton", program, program.arguments + flags, http_port, grpc_port)
 

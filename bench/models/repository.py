@@ -24,8 +24,8 @@ class Tensor:
 @dataclass(frozen=True, slots=True)
 class Model:
     """One model to serve. `file` is copied to `1/<file_name>`; `is_batched` turns the dynamic batcher on,
-    `is_decoupled` lets it answer a request with any number of responses. With `step` it is an ensemble that runs that model,
-    from its first input to its first output, `step_count` times one after the other.
+    `is_decoupled` lets it answer a request with any number of responses, `is_cached` has its answers kept. With `step` it is an
+    ensemble that runs that model, from its first input to its first output, `step_count` times one after the other.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Model:
     max_batch_size: int = 0
     is_batched: bool = False
     is_decoupled: bool = False
+    is_cached: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
     file: Path | None = None
     file_name: str = ""
@@ -65,6 +66,7 @@ def config_text(model: Model) -> str:
     lines += ["instance_group { count: 1 kind: KIND_CPU }"]
     lines += ["dynamic_batching { }"] if model.is_batched else []
     lines += ["model_transaction_policy { decoupled: true }"] if model.is_decoupled else []
+    lines += ["response_cache { enable: true }"] if model.is_cached else []
     lines += [f'parameters {{ key: "{key}" value {{ string_value: "{text}" }} }}' for key, text in model.parameters.items()]
     return "\n".join(lines) + "\n"
 
