@@ -32,7 +32,8 @@ SEED = 20
 @dataclass(frozen=True, slots=True)
 class Family:
     """An identity model FP32[`dims`] that each server has once for each way of running it: all of them, or only as a Python
-    model when it `needs_python`. With `step_count` it is an ensemble of so many such models. With `is_cached` all requests but the first are answered from the response cache.
+    model when it `needs_python`. With `step_count` it is an ensemble of so many such models. With `is_cached` all requests
+    but the first are answered from the response cache.
     """
 
     name: str
