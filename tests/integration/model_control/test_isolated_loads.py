@@ -10,7 +10,7 @@ import pytest
 import requests
 from controlled_models import http_ask
 from model_folders import identity
-from process_facts import is_alive
+from process_facts import facts, is_alive
 from scripted_models import ENVIRONMENT, ScriptedModel
 from server_process import ServerProcess
 from tritonclient.utils import InferenceServerException
@@ -112,3 +112,26 @@ def test_a_trial_ends_with_the_server(tmp_path, end):
     server.stop(end)
     [tried] = model.loaders()
     wait_until(lambda: not is_alive(tried), what="the end of the trial")
+
+
+@pytest.mark.timeout(60)
+def test_rounds_of_good_and_deadly_loads_leave_no_file_thread_or_process(tmp_path, serve, http_control):
+    good = ScriptedModel(tmp_path / "models", "good")
+    deadly = ScriptedModel(tmp_path / "models", "deadly", at_load="leave_a_child")
+    server = serve(tmp_path / "models", EXPLICIT, ISOLATE, "--model-load-thread-count=1", environment=ENVIRONMENT)
+    client = http_control(server)
+
+    def round_of_loads() -> None:
+        client.load("good")
+        client.unload("good")
+        with pytest.raises(InferenceServerException, match="--isolate-load"):
+            client.load("deadly")
+        wait_until(lambda: client.states("good") == {"1": "UNAVAILABLE"})
+
+    round_of_loads()
+    before = facts(server.pid)
+    for _ in range(3):
+        round_of_loads()
+    after = facts(server.pid)
+    assert (after.descriptors, after.threads, after.children) == (before.descriptors, before.threads, before.children)
+    assert (len(good.loaders()), len(deadly.loaders())) == (8, 4)
