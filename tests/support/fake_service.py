@@ -85,7 +85,7 @@ class FakeService:
         self._find(name, version)
         return {"name": name, "max_batch_size": 8, "input": [], "dynamic_batching": {"max_queue_delay_microseconds": 2**63}}
 
-    def statistics(self, name: str, version: str) -> list[dict[str, Any]]:
+    async def statistics(self, name: str, version: str) -> list[dict[str, Any]]:
         self._fail()
         self.asked.append((name, version))
         return [{"name": name or "echo", "version": version or "1", "inference_count": 0}]

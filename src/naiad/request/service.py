@@ -128,8 +128,10 @@ class InferenceService(Protocol):
     def model_config(self, name: str, version: str) -> Mapping[str, Any]:
         """Return the completed ModelConfig in its JSON form: names as in the .proto file, every plain field present."""
 
-    def statistics(self, name: str, version: str) -> list[dict[str, Any]]:
-        """Return the statistics in their JSON form, of every ready version of every model when `name` is ""."""
+    async def statistics(self, name: str, version: str) -> list[dict[str, Any]]:
+        """Return the statistics in their JSON form, of every ready version of every model when `name` is "". Those of one model
+        are of one moment, those of many are not.
+        """
 
     def tried_models(self) -> list[IndexEntry]:
         """Return every model version that is loaded or was to be, and its state, without a look at the repositories."""

@@ -9,6 +9,7 @@ from functools import partial
 import onnx_models
 import pytest
 import requests
+import tritonclient.grpc
 from controlled_models import CONFIG
 from model_folders import identity
 from watched_loop import watched
@@ -59,6 +60,7 @@ class Clients:
 
     def __init__(self, server: naiad.Server) -> None:
         self.base = f"http://{server.http_address}/v2"
+        self.grpc_address = server.grpc_address
         self.metrics = f"http://{server.metrics_address}/metrics"
         self.failures: list[str] = []
         self.is_over = threading.Event()
@@ -75,6 +77,13 @@ class Clients:
         body = {"inputs": [{"name": "X", "shape": [1, 1], "datatype": "FP32", "data": [1]}]}
         while not self.is_over.is_set():
             self.send("POST", f"{self.base}/models/m001/infer", json=body)
+
+    def look_by_grpc(self) -> None:
+        with tritonclient.grpc.InferenceServerClient(self.grpc_address) as client:
+            while not self.is_over.is_set():
+                client.get_inference_statistics()
+                client.get_model_repository_index()
+                client.get_model_config("m001")
 
     def look(self) -> None:
         while not self.is_over.is_set():
@@ -96,7 +105,7 @@ def test_no_load_unload_or_question_holds_the_loop(models, monkeypatch):
     with watched(monkeypatch) as steps, naiad.Server(model_repository=models, **options) as server:
         clients = Clients(server)
         with ThreadPoolExecutor(12) as pool:
-            endless = [pool.submit(clients.infer), pool.submit(clients.look)]
+            endless = [pool.submit(work) for work in (clients.infer, clients.look, clients.look_by_grpc)]
             for action in ("unload", "load"):
                 list(pool.map(partial(clients.change, action), changed))
             clients.is_over.set()

@@ -141,7 +141,7 @@ def test_other_models_serve_meanwhile_and_the_model_still_says_what_it_is(run):
         assert await core.is_model_ready("other", "")
         assert core.model_metadata("echo", "").versions == ("1",)
         assert core.model_config("echo", "1")["name"] == "echo"
-        assert [stats["name"] for stats in core.statistics("", "")] == ["echo", "other"]
+        assert [stats["name"] for stats in await core.statistics("", "")] == ["echo", "other"]
         lines = {entry.name: (entry.state, entry.reason) for entry in await core.repository_index(is_ready_only=True)}
         assert lines == {"echo": ("READY", REASON), "other": ("READY", "")}
 

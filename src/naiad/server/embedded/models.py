@@ -132,7 +132,7 @@ class ModelHandle:
     @property
     def statistics(self) -> dict[str, Any]:
         """The statistics of the model's latest version, or of this one, as `/v2/models/<name>/stats` shows them."""
-        return self._server.ask(lambda core: core.statistics(self._name, self._version)[-1])
+        return self._server.ask_and_wait(lambda core: core.statistics(self._name, self._version))[-1]
 
     def _begin_one(self, call: InferCall, timeout_s: float | None) -> OneAnswer:
         answer = OneAnswer()

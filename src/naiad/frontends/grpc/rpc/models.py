@@ -5,6 +5,8 @@ Owns the protobuf form of these answers, and how a model's version is written.
 
 from __future__ import annotations
 
+import asyncio
+
 from google.protobuf.json_format import ParseDict
 
 from naiad.config.json_form import from_json
@@ -63,11 +65,14 @@ def model_config(service: InferenceService, request: Message) -> Message:
     return response
 
 
-def model_statistics(service: InferenceService, request: Message) -> Message:
+async def model_statistics(service: InferenceService, request: Message) -> Message:
     """Return the counters of a model, of one version, or of everything that is ready."""
-    statistics = service.statistics(request.name, check_version(request.version))
+    statistics = await service.statistics(request.name, check_version(request.version))
     response = message_class("inference.ModelStatisticsResponse")()
-    ParseDict({"model_stats": statistics}, response)
+    for entry in statistics:
+        # Half a millisecond each.
+        ParseDict(entry, response.model_stats.add())
+        await asyncio.sleep(0)
     return response
 
 

@@ -42,7 +42,7 @@ async def config(question: Question) -> Response:
 
 async def statistics(question: Question) -> Response:
     """The counters of a model, of one version, or of everything that is ready."""
-    return json_answer({"model_stats": question.service.statistics(question.model, question.version)})
+    return json_answer({"model_stats": await question.service.statistics(question.model, question.version)})
 
 
 def _tensors(tensors: Iterable[TensorMetadata]) -> list[dict[str, Any]]:
