@@ -29,5 +29,5 @@ def sequence_plan(
     sequence_batching {{ {batching} }}
     """
     config = parse_config(text, "f")
-    normalise(config, default_instance_count=1, gpu_count=0)
+    normalise(config, default_instance_count=1)
     return compile_plan(config, version=1, directory=directory, version_directory=directory / "1")

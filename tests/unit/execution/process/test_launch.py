@@ -65,14 +65,14 @@ def test_the_worker_has_its_two_sockets_and_the_three_standard_descriptors(telli
     close(launched)
     for sock in pair:
         sock.close()
-    assert facts(os.getpid()).descriptors == before
+    assert facts(os.getpid()).descriptors <= before  # Those of an earlier test may end meanwhile.
 
 
 def test_an_interpreter_that_cant_be_started_leaves_no_descriptor(tmp_path):
     before = facts(os.getpid()).descriptors
     with pytest.raises(FileNotFoundError):
         launch(program(tmp_path / "missing"), "m_0_0", ArenaLimits())
-    assert facts(os.getpid()).descriptors == before
+    assert facts(os.getpid()).descriptors <= before  # Those of an earlier test may end meanwhile.
 
 
 @pytest.mark.parametrize(("is_own", "home"), [(True, "/home"), (False, None)])
