@@ -134,6 +134,7 @@ def assemble(
     controls = Controls(control, traffic, logs)
     core = InferenceServer(identity, repository, controls, client_memory, options.strict_readiness)
     workers.service = members.core = core
+    workers.waits.parts = repository.ensembles.parts
     registry = MetricsRegistry(
         counter_latencies=options.metrics_config.counter_latencies,
         cpu_metrics=options.allow_cpu_metrics,

@@ -57,6 +57,18 @@ TELLING = """
             answers.append(answer(SAID=np.array([[json.dumps(said).encode()]], object)))
         return answers
 """
+ASKING = """
+        answers = []
+        for request in requests:
+            tensor = pb_utils.get_input_tensor_by_name(request, "X")
+            call = pb_utils.InferenceRequest(model_name=MODEL, requested_output_names=["Y"], inputs=[tensor])
+            response = call.exec()
+            if response.has_error():
+                answers.append(pb_utils.InferenceResponse(error=response.error()))
+            else:
+                answers.append(answer(Y=pb_utils.get_output_tensor_by_name(response, "Y").as_numpy()))
+        return answers
+"""
 ECHO_CONFIG = f"max_batch_size: 8 input [ {ensembles.tensor('X')} ] output [ {ensembles.tensor('Y')} ]"
 TELLING_CONFIG = f"max_batch_size: 8 input [ {ensembles.tensor('X')} ] output [ {ensembles.tensor('SAID', 'STRING', '1')} ]"
 
@@ -71,6 +83,11 @@ def write_models(repository: Path) -> None:
     x, y, said = ensembles.tensor("X"), ensembles.tensor("Y"), ensembles.tensor("SAID", "STRING", "1")
     ensembles.chain(repository, "fails", ["echo", "failing", "echo"])
     ensembles.chain(repository, "outer", ["echo", "fails"])
+    ensembles.python_model(repository, "asks", ASKING.replace("MODEL", '"echoes"'), ECHO_CONFIG)
+    ensembles.python_model(repository, "asks_itself", ASKING.replace("MODEL", '"circle"'), ECHO_CONFIG)
+    ensembles.chain(repository, "echoes", ["echo", "echo"])
+    ensembles.chain(repository, "asking", ["asks", "echo"])
+    ensembles.chain(repository, "circle", ["echo", "asks_itself"])
     outputs = [ensembles.tensor("A"), ensembles.tensor("B")]
     model_folders.write_model(repository, "halves", ensembles.config(
         [x], outputs, [ensembles.step("half", {"X": "X"}, {"A": "A", "B": "B"})]
@@ -159,6 +176,16 @@ def test_a_step_may_name_another_sequence_for_those_behind_it(server: ServerProc
     answer = ask(server, "names")
     assert (said(answer)["correlation"], said(answer)["flags"]) == (7, 1)
     assert answer.json()["parameters"] == {"sequence_id": 7, "sequence_start": True, "sequence_end": False, "mood": "good"}
+
+
+def test_a_python_model_may_ask_an_ensemble_and_be_a_step_of_another(server: ServerProcess) -> None:
+    assert ask(server, "asking").json()["outputs"][0]["data"] == [1.0]
+
+
+def test_a_step_that_asks_its_own_ensemble_gets_an_error_and_waits_not_for_ever(server: ServerProcess) -> None:
+    answer = ask(server, "circle")
+    assert answer.status_code >= 500
+    assert "would wait for ever" in answer.json()["error"]
 
 
 def test_the_gauge_of_an_ensemble_follows_its_open_requests(tmp_path: Path, serve) -> None:

@@ -7,7 +7,7 @@ instances of that model wait in turn, and in the end for the first one, nothing 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 
@@ -24,9 +24,12 @@ class WaitingInstance(Protocol):
 
 
 class WaitGraph:
-    """The instances of all models in worker processes, by model name. Loop thread only."""
+    """The instances of all models in worker processes, by model name. Loop thread only. `parts` returns the models that an
+    ensemble of that name has in its steps, none for other models.
+    """
 
     def __init__(self) -> None:
+        self.parts: Callable[[str], Collection[str]] = lambda _name: ()
         self._instances: defaultdict[str, list[WaitingInstance]] = defaultdict(list)
 
     def add(self, model: str, instance: WaitingInstance) -> None:
@@ -40,7 +43,9 @@ class WaitGraph:
             del self._instances[model]
 
     def is_stuck(self, model: str) -> bool:
-        """Return whether a request to `model` could never be answered as things are. Models without workers never wait."""
+        """Return whether a request to `model` could never be answered as things are. Models without workers never wait,
+        ensembles as the models of their steps do.
+        """
         return not self._can_go_on(model, frozenset())
 
     def waits_for(self, instance: object, model: str) -> bool:
@@ -54,11 +59,13 @@ class WaitGraph:
         if model in awaited:
             return True
         for name in awaited:
-            instances = self._instances.get(name, [])
-            if name in seen or not instances:
+            if name in seen:
                 continue
-            further = seen | {name}
-            if all(each.is_busy and self._waits_for(each.awaited_models, model, further) for each in instances):
+            instances, further = self._instances.get(name), seen | {name}
+            if not instances:
+                if self._waits_for(self.parts(name), model, further):
+                    return True
+            elif all(each.is_busy and self._waits_for(each.awaited_models, model, further) for each in instances):
                 return True
         return False
 
@@ -66,9 +73,9 @@ class WaitGraph:
         if model in waiting:
             return False
         instances = self._instances.get(model)
-        if not instances:
-            return True
         further = waiting | {model}
+        if not instances:
+            return all(self._can_go_on(name, further) for name in self.parts(model))
         return any(
             not instance.is_busy or all(self._can_go_on(name, further) for name in instance.awaited_models)
             for instance in instances

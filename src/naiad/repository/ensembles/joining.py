@@ -158,6 +158,10 @@ class Ensembles:
             parts -= {part for user in kept for part in needs.get(user, ())}
         return sorted((gone | parts) - {name})
 
+    def parts(self, name: str) -> set[str]:
+        """Return the models of the steps of a loaded ensemble, nothing for other models."""
+        return {step.model_name for model in self._loaded if model.plan.name == name for step in _steps(model)}
+
     async def _are_members_ready(self, model: Model) -> bool:
         members = [self._find(model, step) for step in _steps(model)]
         return all(await asyncio.gather(*(_is_ready(member) for member in members)))

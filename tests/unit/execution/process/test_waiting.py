@@ -53,3 +53,12 @@ def test_an_instance_that_is_gone_is_forgotten():
     assert made.is_stuck("a")
     made.remove("a", instance)
     assert not made.is_stuck("a")
+
+
+def test_an_ensemble_waits_as_the_models_of_its_steps_do():
+    waiting = graph(a=[Waiting(True, ["e"])], b=[Waiting(True, ["inner"])], free=[Waiting(False)])
+    parts = {"e": ["free", "a"], "inner": ["e"], "fine": ["free"]}
+    waiting.parts = lambda name: parts.get(name, [])
+    assert [waiting.is_stuck(name) for name in ("e", "inner", "fine", "a", "b")] == [True, True, False, True, True]
+    assert waiting.waits_for(Waiting(True, ["inner"]), "free")
+    assert not waiting.waits_for(Waiting(True, ["fine"]), "b")
