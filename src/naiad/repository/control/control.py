@@ -97,6 +97,10 @@ class ModelControl:
         if self._settings.allows_upload:
             what = "removing what servers that were killed have left"
             self._begin(self._looking.run(what, upload_folders.remove_leftovers))
+        is_polling = self._settings.mode == "poll" and self._settings.poll_s
+        if is_polling:
+            # Once the server is ready, it is known what was there: what goes from then on is missed.
+            await self._poller.look_once(is_regular=False)
         budget = self._repository.budget
         loads = {key: partial(self._load_quietly, key) for key in self._startup.sources}
         if budget is None:
@@ -106,7 +110,7 @@ class ModelControl:
             last = await self._looking.run("looking for ensembles", partial(_ensembles, self._startup.sources))
             row = [load for key, load in loads.items() if key not in last]
             await asyncio.gather(budget.start(row), *(loads[key]() for key in last))
-        if self._settings.mode == "poll" and self._settings.poll_s:
+        if is_polling:
             self._polling = self._loop.create_task(self._poller.run())
             self._watcher.start()
 

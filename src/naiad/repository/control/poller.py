@@ -55,9 +55,8 @@ class Poller:
         self._wake.set()
 
     async def run(self) -> None:
-        """Look for ever, until this is cancelled."""
+        """Look for ever, until this is cancelled. There has been a first look."""
         loop = asyncio.get_running_loop()
-        await self.look_once(is_regular=True)
         looked_at = loop.time()
         while True:
             await self._wait(max(0.0, looked_at + self._interval_s - loop.time()))
