@@ -239,7 +239,7 @@ class _Check:
 def _try_model(backend: AnyBackend, plan: ModelPlan, files: ModelFiles) -> None:
     """Load one copy, or see that there is a program where loading would run it. Raises what the backend raises."""
     if not is_isolated(backend):
-        cast("type[Backend]", backend).load(plan, plan.instances[0], files).close()
+        cast("type[Backend]", backend).load(plan.for_backend(), plan.instances[0], files).close()
     elif backend.name == "python" and not files.path.is_file():
         raise invalid_argument(f"model '{plan.name}' version {plan.version}: there is no file {files.path}")
 
