@@ -21,6 +21,7 @@ from naiad.core.server import Controls, Identity, InferenceServer, LogControl
 from naiad.core.traffic.control import TrafficControl
 from naiad.core.traffic.metrics import traffic_families
 from naiad.devices.machine import open_devices
+from naiad.devices.nvml import Nvml
 from naiad.execution.placement import TurnBudget
 from naiad.execution.pools import ExecutionPools
 from naiad.execution.process.context import WorkerHost
@@ -50,6 +51,7 @@ from naiad.repository.workers import WorkerLoader
 from naiad.schedulers.rate_limiter.capacity import joined
 from naiad.schedulers.rate_limiter.limiter import RateLimiter
 from naiad.server.caches import response_cache
+from naiad.server.gpu_metrics import GpuMetrics
 from naiad.server.grpc_assembly import grpc_site
 from naiad.server.listening import Sockets
 from naiad.server.own_metrics import own_families
@@ -108,7 +110,7 @@ def assemble(
     api_keys = _api_keys(options)
     clock = LoopClock(loop)
     custom_metrics = CustomMetrics()
-    devices, _ = open_devices(options.host_policy, options.min_supported_compute_capability)
+    devices, nvml = open_devices(options.host_policy, options.min_supported_compute_capability)
     pools = ExecutionPools(options.thread_count, loop, devices.policies)
     workers = WorkerHost(loop, pools.default, settings_of(options), custom_metrics, devices)
     cache = response_cache(options.cache, clock)
@@ -143,6 +145,8 @@ def assemble(
     registry.add_families(custom_metrics.families)
     if cache is not None:
         registry.add_families(cache.families)
+    if options.allow_gpu_metrics and nvml is not None:
+        _add_gpus(registry, nvml, pools, options)
     repository.on_ready = lambda model: registry.add_model(_metrics_source(model))
     repository.on_gone = lambda model: registry.remove_model(model.plan.name, str(model.plan.version), model.namespace)
     for family in (*own_families(repository, pools), *traffic_families(traffic)):
@@ -152,6 +156,13 @@ def assemble(
         site = HttpSite(core, HttpOptions(), create_metrics_app(registry, api_keys), loop, has_hot_routes=False)
         listeners.append(HttpListener(site, sockets.metrics))
     return Server(core, repository, tuple(listeners), control, pools, api_keys)
+
+
+def _add_gpus(registry: MetricsRegistry, nvml: Nvml, pools: ExecutionPools, options: ServerOptions) -> None:
+    uuids = [gpu.uuid for gpu in nvml.gpus()]
+    if uuids:
+        metrics = GpuMetrics(lambda: nvml.readings(uuids), pools.default.submit, options.metrics_interval_ms)
+        registry.add_families(metrics.families)
 
 
 def _load_rules(options: ServerOptions) -> LoadRules:

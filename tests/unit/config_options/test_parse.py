@@ -141,7 +141,6 @@ def test_one_bad_value_of_a_refused_flag_is_enough(repository: str) -> None:
         "--allow-vertex-ai=FALSE",
         "--model-control-mode=NONE",
         "--rate-limit=off",
-        "--allow-gpu-metrics=0",
         "--model-load-retry-count=0",
     ],
 )

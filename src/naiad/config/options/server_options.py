@@ -224,6 +224,9 @@ class ServerOptions(GrpcServerOptions, TlsOptions, AccessOptions, RepositoryOpti
     allow_cpu_metrics: bool = option(
         Flag("allow-cpu-metrics", _METRICS, Bool(), True, "Show use of CPU and memory among the metrics.")
     )
+    allow_gpu_metrics: bool = option(
+        Flag("allow-gpu-metrics", _METRICS, Bool(), True, "Show the use of GPUs among the metrics, where there are GPUs.")
+    )
     metrics_address: str = option(
         Flag(
             "metrics-address",
@@ -243,7 +246,7 @@ class ServerOptions(GrpcServerOptions, TlsOptions, AccessOptions, RepositoryOpti
             _METRICS,
             Int(minimum=1),
             2000,
-            "The shortest time between two readings of CPU and memory.",
+            "The shortest time between two readings of CPU, memory and GPUs.",
             unit="milliseconds",
         )
     )
