@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
+from secrets import token_hex
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import requests
 import tritonclient.grpc
 import tritonclient.http
 from model_folders import identity, write_model
+from tritonclient.utils import shared_memory
 from waiting import wait_until
 
 TWO = """
@@ -176,3 +179,49 @@ def test_a_model_without_the_cache_has_no_series_of_it_and_one_without_a_cache_i
     for _ in range(2):
         answered(server.infer("wants", body([[1.0]])))
     assert server.metric("nv_inference_exec_count", model="wants") == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="objects are made in /dev/shm")
+def test_what_a_client_could_change_while_it_is_answered_is_never_kept(tmp_path, serve):
+    identity(tmp_path, more=CACHED)
+    server = serve(tmp_path, "--cache-config=local,size=100000000", "--allow-client-shm=true")
+    client = server.clients.enter_context(tritonclient.http.InferenceServerClient(server.http))
+    large, small = 600_000, 1000
+    name = f"naiad-test-{token_hex(8)}"
+    region = shared_memory.create_shared_memory_region("r", name, 4 * large)
+    try:
+        shared_memory.set_shared_memory_region(region, [np.arange(large, dtype=np.float32)])
+        client.register_system_shared_memory("r", name, 4 * large)
+        for count in (large, large, small, small):
+            tensor = tritonclient.http.InferInput("X", [1, count], "FP32")
+            tensor.set_shared_memory("r", 4 * count)
+            assert np.array_equal(client.infer("echo", [tensor]).as_numpy("Y")[0], np.arange(count, dtype=np.float32))
+        client.unregister_system_shared_memory()
+    finally:
+        shared_memory.destroy_shared_memory_region(region)
+    # The large one is a view of the client's memory and runs twice, the small one is a copy and runs once.
+    assert server.metric("nv_inference_exec_count", model="echo") == 3
+    assert server.metric("nv_cache_num_hits_per_model", model="echo") == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="objects are made in /dev/shm")
+def test_a_kept_answer_is_written_to_the_shared_memory_of_each_who_asks(tmp_path, serve):
+    identity(tmp_path, more=CACHED)
+    server = serve(tmp_path, CACHE, "--allow-client-shm=true")
+    client = server.clients.enter_context(tritonclient.http.InferenceServerClient(server.http))
+    name = f"naiad-test-{token_hex(8)}"
+    region = shared_memory.create_shared_memory_region("r", name, 64)
+    try:
+        client.register_system_shared_memory("r", name, 64)
+        for offset in (0, 32):
+            tensor = tritonclient.http.InferInput("X", [1, 2], "FP32")
+            tensor.set_data_from_numpy(np.array([[5, 6]], np.float32))
+            output = tritonclient.http.InferRequestedOutput("Y")
+            output.set_shared_memory("r", 32, offset)
+            client.infer("echo", [tensor], outputs=[output])
+        found = shared_memory.get_contents_as_numpy(region, np.float32, [16])
+        assert found[[0, 1, 8, 9]].tolist() == [5, 6, 5, 6]
+        client.unregister_system_shared_memory()
+    finally:
+        shared_memory.destroy_shared_memory_region(region)
+    assert server.metric("nv_cache_num_hits_per_model", model="echo") == 1
