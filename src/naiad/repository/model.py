@@ -37,12 +37,11 @@ from naiad.repository.agents.lifecycle import AgentLifecycle
 from naiad.repository.ensembles.holds import Holds
 from naiad.repository.layout import UploadFolder
 from naiad.repository.placing import placement_mode
-from naiad.request.batch import Instance, Scheduler
+from naiad.repository.scheduling import made_scheduler
+from naiad.request.batch import Instance
 from naiad.request.request import InferRequest
 from naiad.schedulers.direct.scheduler import DirectScheduler
-from naiad.schedulers.dynamic.scheduler import DynamicScheduler
 from naiad.schedulers.ensemble.members import Members
-from naiad.schedulers.ensemble.scheduler import EnsembleScheduler
 from naiad.schedulers.rate_limiter.limiter import RateLimiter
 from naiad.schedulers.rate_limiter.seats import Seats
 from naiad.schedulers.sequence.scheduler import SequenceScheduler
@@ -171,7 +170,7 @@ class Model:
         self.agents: list[AgentLifecycle] = []
         self.holds = Holds()
         self.ask_members: Callable[[], Awaitable[bool]] | None = None
-        self.scheduler = _made_scheduler(plan, runtime, self.statistics)
+        self.scheduler = made_scheduler(plan, runtime.clock, runtime.members, self.statistics)
         self.enqueue: Callable[[InferRequest], None] = self.scheduler.enqueue
         self.note = ""
         self._pools = runtime.pools
@@ -487,14 +486,3 @@ async def _close(instances: Sequence[_Instance], run: Run) -> None:
 
 def _no_one() -> None:
     """Nobody has to be told."""
-
-
-def _made_scheduler(plan: ModelPlan, runtime: Runtime, statistics: ModelStatistics) -> Scheduler:
-    if plan.ensemble is not None:
-        assert runtime.members is not None
-        return EnsembleScheduler(plan, runtime.members, statistics)
-    if plan.sequence_batching is not None:
-        return SequenceScheduler(runtime.clock, plan, statistics.record_padding)
-    if plan.dynamic_batching is not None:
-        return DynamicScheduler([], runtime.clock, plan.dynamic_batching)
-    return DirectScheduler([], runtime.clock)

@@ -15,6 +15,7 @@ from naiad.request.batch import Batch, Instance
 from naiad.request.request import InferRequest
 from naiad.schedulers.alarm import Alarm
 from naiad.schedulers.dynamic.policy import BatchRules, Dispatch, Wait, batch_key, next_batch
+from naiad.schedulers.hold import Hold
 from naiad.schedulers.ordering import ResponseOrder
 from naiad.schedulers.queue import PriorityQueue
 from naiad.schedulers.refusals import stopping, timeout_expired
@@ -28,7 +29,9 @@ class DynamicScheduler:
     busy the instances are.
     """
 
-    def __init__(self, instances: Sequence[Instance], clock: Clock, plan: DynamicBatchingPlan) -> None:
+    def __init__(
+        self, instances: Sequence[Instance], clock: Clock, plan: DynamicBatchingPlan, hold: Hold | None = None
+    ) -> None:
         self._idle = list(reversed(instances))
         self._running: dict[Instance, int] = {}
         self._removed: dict[Instance, Callable[[], None] | None] = {}
@@ -36,6 +39,7 @@ class DynamicScheduler:
         self._rules = BatchRules.of(plan)
         self._queue = PriorityQueue(plan)
         self._order = ResponseOrder() if plan.preserve_ordering else None
+        self._hold = hold
         self._wait: Wait | None = None
         self._alarm = Alarm(clock, self._dispatch)
         self._is_dispatch_due = False
@@ -108,6 +112,10 @@ class DynamicScheduler:
 
     def _ask(self) -> None:
         """Dispatch at the end of this turn, when there is an instance for it."""
+        if self._hold is not None:
+            if self._hold.is_on(len(self._queue)):
+                return
+            self._hold = None
         if self._idle and not self._is_dispatch_due:
             self._is_dispatch_due = True
             self._clock.call_soon(self._end_turn)
@@ -124,7 +132,7 @@ class DynamicScheduler:
         self._wait = None
         left = self._queue.size
         now_ns = self._expire()
-        while self._idle and left > 0:
+        while self._idle and left > 0 and self._hold is None:
             decision = next_batch(self._queue, self._rules, now_ns)
             if not isinstance(decision, Dispatch):
                 self._wait = decision

@@ -21,6 +21,7 @@ from naiad.request.request import InferRequest
 from naiad.request.responder import Responder
 from naiad.schedulers.alarm import Alarm
 from naiad.schedulers.dynamic.scheduler import DynamicScheduler
+from naiad.schedulers.hold import Hold
 from naiad.schedulers.sequence.controls import ControlTensors
 from naiad.schedulers.sequence.live import LiveSequence
 from naiad.schedulers.sequence.rounds import Round, RoundRules, Wait, next_round
@@ -54,6 +55,7 @@ class LaneContext:
     controls: ControlTensors
     states: StateTensors
     owner: LaneOwner
+    hold: Hold
 
     def prepare(self, sequence: LiveSequence, request: InferRequest) -> None:
         """Add to `request`, the next of `sequence`, what the model is told and the state that the one before it left."""
@@ -91,7 +93,7 @@ class InstanceLane:
         """Return the first waiting request of `sequence`, None when none waits or one runs. A sequence whose client gave up the
         request whose turn it is has ended.
         """
-        if sequence.running is not None or not sequence.waiting:
+        if sequence.running is not None or not sequence.waiting or not self._context.hold.is_over:
             return None
         if sequence.waiting[0].is_cancelled:
             self._context.owner.give_up(sequence)

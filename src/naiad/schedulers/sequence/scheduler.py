@@ -17,6 +17,7 @@ from naiad.errors import Code, FailureReason, InferenceServerError, cancelled, i
 from naiad.request.batch import Instance
 from naiad.request.request import InferRequest, Sequence
 from naiad.schedulers.alarm import Alarm
+from naiad.schedulers.hold import Hold
 from naiad.schedulers.refusals import stopping
 from naiad.schedulers.sequence.controls import ControlTensors
 from naiad.schedulers.sequence.lanes import DirectLane, InstanceLane, LaneContext, OldestLane
@@ -36,7 +37,7 @@ class SequenceScheduler:
     `count_padding` is told how many items of a batch no client sent.
     """
 
-    def __init__(self, clock: Clock, plan: ModelPlan, count_padding: Callable[[int], None]) -> None:
+    def __init__(self, clock: Clock, plan: ModelPlan, count_padding: Callable[[int], None], hold: Hold | None = None) -> None:
         batching = plan.sequence_batching
         assert batching is not None
         self._model = plan.name
@@ -46,7 +47,7 @@ class SequenceScheduler:
         self._idle_ns = batching.max_idle_us * 1000
         self._states = StateTensors(batching)
         self._controls = ControlTensors(plan)
-        self._context = LaneContext(batching, clock, self._controls, self._states, self)
+        self._context = LaneContext(batching, clock, self._controls, self._states, self, hold or Hold())
         self._make_lane: Callable[[Instance, int, LaneContext], _AnyLane] = OldestLane if batching.oldest else DirectLane
         self._lanes: dict[Instance, _AnyLane] = {}
         self._lane_count = 0
@@ -86,6 +87,8 @@ class SequenceScheduler:
         request.on_cancel = partial(self._drop, sequence)
         sequence.is_closing = told.is_end
         self._keep_alive(sequence, request.enqueued_ns)
+        if not self._context.hold.is_over:
+            self._try_hold()
         if sequence.lane is not None:
             sequence.lane.wake(sequence)
         elif request.timeout_us:
@@ -239,6 +242,14 @@ class SequenceScheduler:
             )
         self._controls.check_id(request.sequence)
         return request.sequence
+
+    def _try_hold(self) -> None:
+        """Let everything run when enough is queued, in slots and in the backlog."""
+        in_backlog = sum(len(sequence.waiting) for sequence in self._backlog)
+        if not self._context.hold.is_on(self.pending_count() - in_backlog, in_backlog):
+            for sequence in self._live:
+                if sequence.lane is not None:
+                    sequence.lane.wake(sequence)
 
     def _continue_elsewhere(self, request: InferRequest, told: Sequence) -> None:
         for predecessor in self._predecessors:
