@@ -70,6 +70,9 @@ class ResponseCache(Protocol):
     def forget(self, generation: bytes) -> None:
         """Give back, in time, what a model stored that no longer serves."""
 
+    async def close(self) -> None:
+        """Give back what it has open, at the end of the server."""
+
     def families(self) -> Iterable[Family]:
         """Return the metric families of the whole cache."""
 

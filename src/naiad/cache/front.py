@@ -124,7 +124,7 @@ class CacheFront:
         flight = self._flights[place] = Flight(place, self._tell_idle)
         flight.join(request)
         if found is not None:
-            found.add_done_callback(lambda future: self._end_lookup(flight, future.result(), began_ns))
+            found.add_done_callback(lambda future: self._end_lookup(flight, future, began_ns))
             return None
         self._context.statistics.record_cache_miss(_now_ns() - began_ns)
         refused = self._run_next(flight)
@@ -133,7 +133,9 @@ class CacheFront:
         self._remove(flight)
         return refused[1]
 
-    def _end_lookup(self, flight: Flight, found: CachedResponse | None, began_ns: int) -> None:
+    def _end_lookup(self, flight: Flight, looked: asyncio.Future[CachedResponse | None], began_ns: int) -> None:
+        # Only the end of the server cancels it.
+        found = None if looked.cancelled() else looked.result()
         looked_ns = _now_ns() - began_ns
         if found is not None:
             self._land(flight, found, looked_ns)

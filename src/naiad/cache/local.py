@@ -68,6 +68,9 @@ class LocalCache:
         if generation in self._keys:
             self._call_soon(lambda: self.forget(generation))
 
+    async def close(self) -> None:
+        """See `ResponseCache.close`: there is nothing open."""
+
     def families(self) -> Iterable[Family]:
         """See `ResponseCache.families`; the names are Triton's."""
         lookups = self._hits + self._misses

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from naiad import __version__
 from naiad.backends.python.settings import with_environment_flags
 from naiad.backends.table import BackendTable
+from naiad.cache.base import ResponseCache
 from naiad.clock import Clock, LoopClock
 from naiad.config.options import ServerOptions
 from naiad.core.client_memory import ClientMemory
@@ -80,6 +81,7 @@ class Server:
     control: ModelControl
     pools: ExecutionPools
     api_keys: ApiKeys | None
+    cache: ResponseCache | None
 
 
 def rate_limiter(options: ServerOptions, clock: Clock, workers: WorkerHost) -> RateLimiter | None:
@@ -113,7 +115,7 @@ def assemble(
     devices, nvml = open_devices(options.host_policy, options.min_supported_compute_capability)
     pools = ExecutionPools(options.thread_count, loop, devices.policies)
     workers = WorkerHost(loop, pools.default, settings_of(options), custom_metrics, devices)
-    cache = response_cache(options.cache, clock)
+    cache = response_cache(options.cache, clock, loop)
     members = CoreMembers()
     runtime = Runtime(
         clock,
@@ -155,7 +157,7 @@ def assemble(
     if sockets.metrics is not None:
         site = HttpSite(core, HttpOptions(), create_metrics_app(registry, api_keys), loop, has_hot_routes=False)
         listeners.append(HttpListener(site, sockets.metrics))
-    return Server(core, repository, tuple(listeners), control, pools, api_keys)
+    return Server(core, repository, tuple(listeners), control, pools, api_keys, cache)
 
 
 def _add_gpus(registry: MetricsRegistry, nvml: Nvml, pools: ExecutionPools, options: ServerOptions) -> None:

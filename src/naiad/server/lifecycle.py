@@ -53,6 +53,8 @@ class Lifecycle:
         await self.close_listeners()
         await self._server.control.close()
         self._server.core.release_regions()
+        if self._server.cache is not None:
+            await self._server.cache.close()
         self._server.pools.close()
 
     async def cut(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from naiad.config.options import parse_options
-from naiad.config.options.scheduling_options import CacheConfig
+from naiad.config.options.scheduling_options import CacheConfig, RedisSettings
 from naiad.errors import Code, InferenceServerError
 
 
@@ -27,7 +27,7 @@ def test_without_a_flag_there_is_no_cache_and_no_limiter():
     "arguments", [["--cache-config=local,size=99"], ["--cache-config", "local,size=99"], ["--response-cache-byte-size=99"]]
 )
 def test_the_local_cache_has_a_size_in_bytes(arguments):
-    assert parse_options(["/models", *arguments]).cache == CacheConfig("local", 99)
+    assert parse_options(["/models", *arguments]).cache == CacheConfig(99)
 
 
 def test_a_size_of_0_in_the_older_form_is_no_cache():
@@ -37,12 +37,15 @@ def test_a_size_of_0_in_the_older_form_is_no_cache():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--cache-config=local"], "--cache-config must be local,size=<bytes>; it is 'local'"),
+        (["--cache-config=local"], "--cache-config must be local,size=<bytes> or redis,<setting>=<value>"),
         (["--cache-config=local,size"], "it is 'local,size'"),
-        (["--cache-config=local,size=1k"], "setting 'size' of cache local must be a whole number of bytes; it is '1k'"),
-        (["--cache-config=local,size=-1"], "must be a whole number of bytes; it is '-1'"),
+        (
+            ["--cache-config=local,size=1k"],
+            "setting 'size' of cache local must be a whole number from 0 to 10",
+        ),
+        (["--cache-config=local,size=-1"], "it is '-1'"),
         (["--cache-config=local,colour=1"], "cache local has no setting 'colour', only size"),
-        (["--cache-config=disk,size=1"], "there is no cache 'disk', only local"),
+        (["--cache-config=disk,size=1"], "there is no cache 'disk', only local and redis"),
         (
             ["--cache-config=local,size=1", "--cache-config=redis,host=a"],
             "there can be one cache only, these are 2: local, redis",
@@ -51,6 +54,9 @@ def test_a_size_of_0_in_the_older_form_is_no_cache():
             ["--cache-config=local,size=1", "--response-cache-byte-size=1"],
             "--response-cache-byte-size is the older form of --cache-config: give one of them",
         ),
+        (["--cache-config=redis,port=1"], "cache redis needs the setting 'host'"),
+        (["--cache-config=redis,host=a", "--cache-config=redis,sni=b"], "cache redis has no setting 'sni', only host, port"),
+        (["--cache-config=redis,host=a", "--cache-config=redis,port=0"], "setting 'port' of cache redis must be"),
         (["--rate-limit=sometimes"], "--rate-limit must be off or execution_count; it is 'sometimes'"),
         (["--rate-limit-resource=R"], "--rate-limit-resource must be <name>:<count> or <name>:<count>:<device>"),
         (["--rate-limit-resource=R:x"], "it is 'R:x'"),
@@ -67,3 +73,11 @@ def test_resources_are_of_every_device_or_of_one():
         ["/models", "--rate-limit=EXECUTION_COUNT", "--rate-limit-resource=R:2", "--rate-limit-resource=R:3:0"]
     )
     assert (options.rate_limit, options.rate_limit_resource) == ("execution_count", (("R", 2, None), ("R", 3, 0)))
+
+
+def test_redis_has_its_settings_and_the_password_comes_from_the_environment_and_is_never_shown(monkeypatch):
+    monkeypatch.setenv("TRITONCACHE_REDIS_PASSWORD", "s3cret")
+    texts = ("host=h", "port=7", "db=2", "pool_size=3", "connect_timeout=50", "tls_enabled=true", "cacert=/ca.pem")
+    config = parse_options(["/models", *(f"--cache-config=redis,{text}" for text in texts)]).cache
+    wanted = RedisSettings("h", 7, password="s3cret", db=2, connect_timeout_ms=50, pool_size=3, is_tls=True, cacert="/ca.pem")
+    assert (config, "s3cret" in repr(config)) == (CacheConfig(redis=wanted), False)

@@ -1,30 +1,111 @@
 """The options of the response cache and the rate limiter and their flags; a part of the one table, whose whole is
 `server_options`.
 
-Owns names, ranges and help, and how the settings of a cache are joined. Doesn't own what the server does with them.
+Owns names, ranges and help, and how the settings of a cache are read and joined. Doesn't own what the server does with them.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from naiad.config.options.flag import Category, Flag, option
-from naiad.config.options.kinds import Choice, Int
+from naiad.config.options.kinds import Bool, Choice, Int, Text
 from naiad.errors import invalid_argument
 
 _SCHEDULING = Category.SCHEDULING
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_SIZE = re.compile(r"[0-9]{1,15}")
+
+
+@dataclass(frozen=True, slots=True)
+class RedisSettings:
+    """Where a Redis server is and how it is asked. Times in milliseconds; the texts of TLS are paths, "" for none."""
+
+    host: str
+    port: int = 6379
+    user: str = ""
+    password: str = field(default="", repr=False)
+    db: int = 0
+    connect_timeout_ms: int = 1000
+    socket_timeout_ms: int = 1000
+    pool_size: int = 8
+    wait_timeout_ms: int = 1000
+    is_tls: bool = False
+    cert: str = ""
+    key: str = ""
+    cacert: str = ""
+    cacert_dir: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheConfig:
-    """The one response cache: `local`, in the server's own memory, of `size_bytes`."""
+    """The one response cache: in the server's own memory, of `size_bytes`, or in a Redis server."""
 
-    name: str
-    size_bytes: int
+    size_bytes: int = 0
+    redis: RedisSettings | None = None
+
+
+_TEXT = Text(is_empty_allowed=False)
+_MILLISECONDS = Int(1, 3_600_000)
+_LOCAL: Mapping[str, tuple[str, Any]] = {"size": ("size_bytes", Int(0, 10**15))}
+_REDIS: Mapping[str, tuple[str, Any]] = {
+    "host": ("host", _TEXT),
+    "port": ("port", Int(1, 65535)),
+    "user": ("user", _TEXT),
+    "password": ("password", _TEXT),
+    "db": ("db", Int(0, 10**6)),
+    "connect_timeout": ("connect_timeout_ms", _MILLISECONDS),
+    "socket_timeout": ("socket_timeout_ms", _MILLISECONDS),
+    "pool_size": ("pool_size", Int(1, 1000)),
+    "wait_timeout": ("wait_timeout_ms", _MILLISECONDS),
+    "tls_enabled": ("is_tls", Bool()),
+    "cert": ("cert", _TEXT),
+    "key": ("key", _TEXT),
+    "cacert": ("cacert", _TEXT),
+    "cacert_dir": ("cacert_dir", _TEXT),
+}
+_ENVIRONMENT = {"user": "TRITONCACHE_REDIS_USERNAME", "password": "TRITONCACHE_REDIS_PASSWORD"}
+
+
+def cache_config(settings: Sequence[tuple[str, str, str]]) -> CacheConfig:
+    """Return the settings of the one cache joined. Raises ValueError for two caches and what a cache doesn't have."""
+    names = list(dict.fromkeys(cache for cache, _, _ in settings))
+    if len(names) > 1:
+        raise ValueError(f"there can be one cache only, these are {len(names)}: {', '.join(names)}")
+    made: Mapping[str, Callable[[dict[str, str]], CacheConfig]] = {"local": _local, "redis": _redis}
+    if names[0] not in made:
+        raise ValueError(f"there is no cache '{names[0]}', only local and redis")
+    return made[names[0]]({key: value for _, key, value in settings})
+
+
+def _local(values: dict[str, str]) -> CacheConfig:
+    return CacheConfig(**_read("local", values, _LOCAL))
+
+
+def _redis(values: dict[str, str]) -> CacheConfig:
+    for name, variable in _ENVIRONMENT.items():
+        if name not in values and os.environ.get(variable):
+            values[name] = os.environ[variable]
+    if "host" not in values:
+        raise ValueError("cache redis needs the setting 'host'")
+    return CacheConfig(redis=RedisSettings(**_read("redis", values, _REDIS)))
+
+
+def _read(cache: str, values: Mapping[str, str], table: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    read = {}
+    for name, text in values.items():
+        if name not in table:
+            raise ValueError(f"cache {cache} has no setting '{name}', only {', '.join(table)}")
+        option, kind = table[name]
+        try:
+            read[option] = kind.parse(text)
+        except ValueError as error:
+            shown = "" if name == "password" else f"; it is '{text}'"
+            raise ValueError(f"setting '{name}' of cache {cache} must be {kind.allowed}{shown}") from error
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +128,7 @@ class CacheSetting:
     """Kind `<cache>,<key>=<value>`; read as (cache, key, value)."""
 
     metavar: str = "CACHE,KEY=VALUE"
-    allowed: str = "local,size=<bytes>"
+    allowed: str = "local,size=<bytes> or redis,<setting>=<value>, once for each setting"
 
     def parse(self, text: str) -> tuple[str, str, str]:
         """See `Kind.parse`. Everything behind the first "=" is the value."""
@@ -56,22 +137,6 @@ class CacheSetting:
         if not (equals and comma and cache and key):
             raise ValueError
         return cache, key, value
-
-
-def cache_config(settings: Sequence[tuple[str, str, str]]) -> CacheConfig:
-    """Return the settings of the one cache joined. Raises ValueError for two caches and what a cache doesn't have."""
-    names = list(dict.fromkeys(cache for cache, _, _ in settings))
-    if len(names) > 1:
-        raise ValueError(f"there can be one cache only, these are {len(names)}: {', '.join(names)}")
-    if names[0] != "local":
-        raise ValueError(f"there is no cache '{names[0]}', only local (a redis cache isn't built yet)")
-    values = {key: value for _, key, value in settings}
-    unknown = [key for key in values if key != "size"]
-    if unknown:
-        raise ValueError(f"cache local has no setting '{unknown[0]}', only size")
-    if not _SIZE.fullmatch(values["size"]):
-        raise ValueError(f"setting 'size' of cache local must be a whole number of bytes; it is '{values['size']}'")
-    return CacheConfig("local", int(values["size"]))
 
 
 # Without slots: a class can have one base with slots only.
@@ -85,7 +150,10 @@ class SchedulingOptions:
             _SCHEDULING,
             CacheSetting(),
             None,
-            "Keep answers of models that have response_cache { enable: true }: local,size=BYTES keeps as many bytes in memory.",
+            "Keep answers of models that have response_cache { enable: true }: local,size=BYTES keeps as many bytes in memory; "
+            "redis,host=HOST keeps them in a Redis server, with port, user, password (better TRITONCACHE_REDIS_PASSWORD in the "
+            "environment), db, pool_size, connect_timeout, socket_timeout, wait_timeout (ms), tls_enabled, cert, key, cacert, "
+            "cacert_dir.",
             default_text="none",
             is_repeatable=True,
             collect=cache_config,
@@ -130,7 +198,7 @@ class SchedulingOptions:
     def cache(self) -> CacheConfig | None:
         """The cache that is wanted, None for none; `check_cache` has seen that it is said once."""
         if self.response_cache_byte_size:
-            return CacheConfig("local", self.response_cache_byte_size)
+            return CacheConfig(self.response_cache_byte_size)
         return self.cache_config
 
 
