@@ -222,10 +222,11 @@ def _model_folders(path: Path, is_quiet: bool) -> list[Path]:
     if not is_quiet:
         for folder in found:
             if not is_folder_name(folder.name):
-                _log.warning("ignoring folder '%s': a model's name is UTF-8 without control characters", folder)
+                # Escaped: in a log a line's end or half a character would break more than the name.
+                _log.warning("ignoring folder %r: a model's name is UTF-8 without control characters", str(folder))
         for entry in sorted(path.iterdir()):
             if entry.is_symlink() and not _exists(entry) and not entry.name.startswith("."):
-                _log.warning("ignoring link '%s': what it points to is not there", entry)
+                _log.warning("ignoring link %r: what it points to is not there", str(entry))
     return places
 
 
