@@ -45,11 +45,7 @@ class Case:
         worlds: list[dict[str, Value | None]] = [dict(self.given)]
         for number, plan in enumerate(self.steps):
             worlds = [later for world in worlds for later in self._after(world, number, plan)]
-        paths = {}
-        for world in worlds:
-            answer = {name: world[name] for name in self.wanted}
-            paths[tuple(sorted(answer.items(), key=repr))] = answer
-        return list(paths.values())
+        return [{name: world[name] for name in self.wanted} for world in worlds]
 
     def _after(self, world: dict[str, Value | None], number: int, plan: StepPlan) -> list[dict[str, Value | None]]:
         absent = [name for name, tensor in plan.inputs if world[tensor] is None]
