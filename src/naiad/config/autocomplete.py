@@ -12,7 +12,6 @@ from typing import Any
 from naiad.config import schema
 from naiad.config.findings import FieldPath, Finding, refuse
 from naiad.config.signature import ModelSignature, TensorSignature
-from naiad.errors import invalid_argument
 from naiad.proto import Message
 from naiad.tensor import datatype, shape
 
@@ -50,10 +49,11 @@ def check(config: Message, signature: ModelSignature) -> None:
 def _complete_batching(config: Message, can_batch: bool, default_max_batch_size: int) -> list[str]:
     if not can_batch:
         if config.max_batch_size > 0:
-            raise invalid_argument(
+            text = (
                 f"autofill failed for model '{config.name}': model does not support batching while non-zero max_batch_size "
                 f"({config.max_batch_size}) is specified; batching needs a variable first dimension in every input and output"
             )
+            refuse([Finding(text, ("max_batch_size",))])
         return []
     warnings: list[str] = []
     if config.max_batch_size == 0 and default_max_batch_size > 0:

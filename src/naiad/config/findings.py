@@ -5,10 +5,11 @@ Owns the value and the error, so that a user sees every mistake at once. Doesn't
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from naiad.errors import invalid_argument
+from naiad.errors import Code, InferenceServerError
 
 FieldPath = tuple[str | int, ...]
 """The way to a value: names of fields, indices of lists, keys of maps. `("input", 0, "dims", 1)`."""
@@ -23,8 +24,28 @@ class Finding:
     advice: str = ""
 
 
+class MistakesError(InferenceServerError):
+    """All of `findings`, of which there is one at least, in one error: their texts in their order, a single one as it is."""
+
+    def __init__(self, findings: Iterable[Finding], code: Code = Code.INVALID_ARGUMENT) -> None:
+        self.findings = tuple(findings)
+        texts = list(dict.fromkeys(finding.text for finding in self.findings))
+        super().__init__(code, texts[0] if len(texts) == 1 else "\n".join([f"{len(texts)} mistakes:", *texts]))
+
+
 def refuse(findings: Iterable[Finding]) -> None:
-    """Raise INVALID_ARGUMENT with the texts of all `findings`, in their order, a single one as it is; nothing without any."""
-    texts = list(dict.fromkeys(finding.text for finding in findings))
-    if texts:
-        raise invalid_argument(texts[0] if len(texts) == 1 else "\n".join([f"{len(texts)} mistakes:", *texts]))
+    """Raise MistakesError (INVALID_ARGUMENT) with all `findings`; nothing without any."""
+    found = tuple(findings)
+    if found:
+        raise MistakesError(found)
+
+
+@contextmanager
+def about(path: FieldPath) -> Iterator[None]:
+    """Let what is raised inside be about a field, unless it says itself what it is about."""
+    try:
+        yield
+    except MistakesError:
+        raise
+    except InferenceServerError as error:
+        raise MistakesError([Finding(error.message, path)], error.code) from error

@@ -17,6 +17,7 @@ from naiad.backends.table import AnyBackend, BackendTable
 from naiad.config import autocomplete, backend_name, compile, json_form, pbtxt, validate
 from naiad.config.compile.warmup import skipped_samples
 from naiad.config.defaults import normalise
+from naiad.config.findings import Finding, about, refuse
 from naiad.config.plain_file import check_plain_or_folder
 from naiad.config.plan import InstancePlan, ModelPlan
 from naiad.config.validate.instances import instance_findings
@@ -32,6 +33,7 @@ from naiad.repository import versions
 from naiad.repository.agents.lifecycle import AgentLifecycle
 from naiad.repository.agents.table import AgentTable
 from naiad.repository.layout import ModelSource, moved
+from naiad.repository.loading.mistake_places import with_places
 from naiad.repository.loading.trial import Trial, Trials
 from naiad.repository.model import Copies, LoadedVersion, LoadedWorkers
 from naiad.repository.workers import Spare, WorkerLoader
@@ -116,8 +118,12 @@ class Loader:
         Raises InferenceServerError with what to mend, a PreparationError when it is known which versions are meant.
         """
         began = time.monotonic()
-        config = self._read(source)
-        directory, agents = self._agents.run(source.name, source.directory, config)
+        try:
+            config = self._read(source)
+            with about(("model_repository_agents",)):
+                directory, agents = self._agents.run(source.name, source.directory, config)
+        except InferenceServerError as error:
+            raise with_places(error, source) from error
         try:
             if directory != source.directory:
                 source = moved(source, directory)
@@ -129,19 +135,23 @@ class Loader:
         return replace(prepared, agents=agents)
 
     def _prepare_versions(self, source: ModelSource, config: Any, began: float) -> PreparedModel:
-        chosen = versions.select(config, source.versions)
+        chosen: tuple[int, ...] = ()
         try:
+            with about(("version_policy",)):
+                chosen = versions.select(config, source.versions)
             return self._prepare(source, config, chosen, began)
         except InferenceServerError as error:
-            raise PreparationError(error, chosen) from error
+            raise PreparationError(with_places(error, source), chosen) from error
 
     def _prepare(self, source: ModelSource, config: Any, chosen: tuple[int, ...], began: float) -> PreparedModel:
         directory = source.versions[chosen[-1]]
-        backend_name.infer_backend(config, directory, source.name)
-        validate.validate_general(config, source.name)
+        with about(("backend",)):
+            backend_name.infer_backend(config, directory, source.name)
+            validate.validate_general(config, source.name)
         if config.HasField("ensemble_scheduling"):
             return _prepared_ensemble(source, config, chosen, began)
-        backend = self._backends.find(config.backend, config.runtime)
+        with about(("backend",)):
+            backend = self._backends.find(config.backend, config.runtime)
         settings = self._settings.of_backend(backend.name)
         if self._trials is not None and not is_isolated(backend) and not self._backends.is_own(backend.name):
             self._trials.run(self._trial(source, config))
@@ -171,6 +181,8 @@ class Loader:
         """Load every instance of one version. Raises InferenceServerError; what was loaded before the failure is closed."""
         try:
             return self._load(prepared, version)
+        except InferenceServerError as error:
+            raise with_places(error, prepared.source) from error
         finally:
             if version == prepared.versions[-1]:
                 self._discard(prepared.spare)
@@ -340,9 +352,8 @@ class Loader:
             config.default_model_filename = source.file_name
         config.name = config.name or source.name
         if config.name != source.name:
-            raise invalid_argument(
-                f"unexpected directory name '{source.name}' for model '{config.name}', directory name must equal model name"
-            )
+            text = f"unexpected directory name '{source.name}' for model '{config.name}', directory name must equal model name"
+            refuse([Finding(text, ("name",))])
         return config
 
     def _complete(self, config: Any, backend: type[Backend], files: ModelFiles) -> None:

@@ -8,10 +8,11 @@ give such a tensor any rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from naiad.backends.onnx.session import Session
+from naiad.config.findings import about
 from naiad.config.plan import ModelPlan, TensorPlan
 from naiad.config.signature import ModelSignature, TensorSignature
 from naiad.errors import InferenceServerError, invalid_argument
@@ -60,9 +61,20 @@ def check_plan(plan: ModelPlan, session: Session) -> ModelSignature:
         )
     inputs = {**required, **_by_name(session.get_overridable_initializers())}
     return ModelSignature(
-        tuple(_checked(plan, tensor, inputs, "input") for tensor in plan.inputs),
-        tuple(_checked(plan, tensor, _by_name(session.get_outputs()), "output") for tensor in plan.outputs),
+        _all_checked(plan, plan.inputs, inputs, "input"),
+        _all_checked(plan, plan.outputs, _by_name(session.get_outputs()), "output"),
     )
+
+
+def _all_checked(
+    plan: ModelPlan, tensors: Sequence[TensorPlan], nodes: Mapping[str, Any], what: str
+) -> tuple[TensorSignature, ...]:
+    """As `_checked`; what is raised is about the tensor's block in the config."""
+    found = []
+    for index, tensor in enumerate(tensors):
+        with about((what, index)):
+            found.append(_checked(plan, tensor, nodes, what))
+    return tuple(found)
 
 
 def _refuse_ragged(plan: ModelPlan) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from naiad.config import schema
 from naiad.config.compile.labels import read_labels
+from naiad.config.findings import about
 from naiad.config.plan import TensorPlan
 from naiad.proto import Message
 from naiad.tensor.datatype import BY_CONFIG_NAME
@@ -30,9 +31,9 @@ def output_plans(config: Message, directory: Path) -> tuple[TensorPlan, ...]:
     return tuple(
         replace(
             _plan(tensor, config.max_batch_size),
-            labels=read_labels(directory, tensor.label_filename, tensor.name) if tensor.label_filename else (),
+            labels=_labels(tensor, index, directory),
         )
-        for tensor in config.output
+        for index, tensor in enumerate(config.output)
     )
 
 
@@ -40,6 +41,13 @@ def tensor_plan(name: str, config_type: str, dims: tuple[int, ...], max_batch_si
     """Return the plan of a tensor without a reshape; `config_type` is a name like TYPE_FP32."""
     shape = (VARIABLE, *dims) if max_batch_size > 0 else dims
     return TensorPlan(name, BY_CONFIG_NAME[config_type], dims, shape, shape)
+
+
+def _labels(tensor: Message, index: int, directory: Path) -> tuple[str, ...]:
+    if not tensor.label_filename:
+        return ()
+    with about(("output", index, "label_filename")):
+        return read_labels(directory, tensor.label_filename, tensor.name)
 
 
 def _plan(tensor: Message, max_batch_size: int) -> TensorPlan:

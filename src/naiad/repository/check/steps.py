@@ -7,14 +7,14 @@ runs a user's code only if it is given workers to run it in; otherwise what `aut
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from naiad.backends.base import Backend, ModelFiles, WorkerBackend
 from naiad.backends.table import AnyBackend, BackendTable
 from naiad.config import autocomplete, backend_name, compile, json_form, pbtxt, positions, validate
-from naiad.config.findings import FieldPath, Finding
+from naiad.config.findings import FieldPath, Finding, MistakesError
 from naiad.config.plan import ModelPlan
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.execution.process.life.death import WorkerIdentity
@@ -232,6 +232,10 @@ class _Check:
             self._error(error)
 
     def _error(self, error: Exception, path: FieldPath = (), advice: str = "") -> None:
+        if isinstance(error, MistakesError):
+            for finding in error.findings:
+                self._model.add_error(replace(finding, path=finding.path or path, advice=finding.advice or advice))
+            return
         text = error.message if isinstance(error, InferenceServerError) else f"{type(error).__name__}: {error}"
         self._model.add_error(Finding(text, path, advice))
 
