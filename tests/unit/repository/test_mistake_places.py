@@ -40,11 +40,6 @@ def failed(repository: Path, config: object = None, naming: Naming | None = None
         (('"identity"', '"none"'), "unable to find backend library for backend 'none'", "1:10"),
         (("backend", 'name: "other"\nbackend'), "unexpected directory name 'm' for model 'other'", "1:7"),
         (("max", "version_policy { specific { versions: 7 } }\nmax"), "at least one version must be available", "2:1"),
-        (
-            ("max", "sequence_batching { iterative_sequence: true }\nmax"),
-            "model 'm': sequence_batching.iterative_sequence isn't built yet",
-            "2:41",
-        ),
         (('name: "Y"', 'name: "Y" label_filename: "none.txt"'), "label_filename 'none.txt' of output 'Y'", "4:37"),
         (("max", 'model_repository_agents { agents { name: "no" } }\nmax'), "model 'm': repository agent 'no'", "2:1"),
     ],
@@ -70,7 +65,7 @@ def test_each_of_several_mistakes_has_its_place(tmp_path):
 
 
 def test_the_code_stays(tmp_path):
-    write_model(tmp_path, "m", GOOD.replace('"identity"', '"identity"\nsequence_batching { iterative_sequence: true }'))
+    write_model(tmp_path, "m", GOOD.replace('"identity"', '"none" runtime: "libtriton_none.so"'))
     assert failed(tmp_path).code is Code.UNIMPLEMENTED
 
 
