@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from naiad.backends.base import Backend, WorkerBackend
-from naiad.backends.python.search import find_by_runtime, find_python_based
+from naiad.backends.python.search import find_by_runtime, find_python_based, native_library
 from naiad.errors import InferenceServerError, invalid_argument, unavailable
 
 ENTRY_POINT_GROUP = "naiad.backends"
@@ -89,6 +89,18 @@ class BackendTable:
             packages = ", ".join(sorted(_origin(offer) for offer in offers))
             raise invalid_argument(f"backend '{name}' is offered by more than one package: {packages}; uninstall all but one")
         return _checked(name, _import_other(offers[0]))
+
+    def find_for(self, name: str, runtime: str, folders: Iterable[Path]) -> AnyBackend:
+        """As `find`, for a model with these `folders`, whose own native library goes before what else has the name.
+
+        Raises UNIMPLEMENTED for such a library; one of a backend that is known here stands for that.
+        """
+        file = f"libtriton_{name}.so"
+        if runtime in ("", file) and name not in self.names():
+            for library in (folder / file for folder in folders):
+                if library.is_file():
+                    raise native_library(str(library))
+        return self.find(name, runtime)
 
     def _entry_points(self) -> tuple[EntryPoint, ...]:
         return tuple(entry_points(group=ENTRY_POINT_GROUP)) if self._others is None else self._others

@@ -151,7 +151,7 @@ class Loader:
         if config.HasField("ensemble_scheduling"):
             return _prepared_ensemble(source, config, chosen, began)
         with about(("backend",)):
-            backend = self._backends.find(config.backend, config.runtime)
+            backend = self._backends.find_for(config.backend, config.runtime, (directory, source.directory))
         settings = self._settings.of_backend(backend.name)
         if self._trials is not None and not is_isolated(backend) and not self._backends.is_own(backend.name):
             self._trials.run(self._trial(source, config))

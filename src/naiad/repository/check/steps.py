@@ -142,7 +142,7 @@ class _Check:
             self._keep(FROM_FILE_NAME)
             if not config.backend:
                 return None
-            return self._backends.find(config.backend, config.runtime)
+            return self._backends.find_for(config.backend, config.runtime, (directory, self._source.directory))
         except InferenceServerError as error:
             self._error(error, ("backend",))
             return None
