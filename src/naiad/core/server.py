@@ -108,7 +108,7 @@ class InferenceServer:
 
     def infer(self, call: InferCall, sink: ResponseSink) -> InferHandle:
         """See `InferenceService.infer`."""
-        if self._is_draining:
+        if self._is_draining and not self._continues_sequence(call):
             raise unavailable("the server is shutting down and takes no new inference requests")
         return self.infer_at(None, None, call, sink)
 
@@ -318,8 +318,10 @@ class InferenceServer:
         self._tell_readiness()
 
     def begin_drain(self) -> None:
-        """Refuse new inferences from now on; what was accepted is answered."""
+        """Refuse new inferences from now on, but those of sequences under way; what was accepted is answered."""
         self._is_draining = True
+        for model in self._repository.all_models():
+            model.finish_sequences()
         self._traffic.stop()
         self._control.stop()
         self._tell_readiness()
@@ -343,6 +345,13 @@ class InferenceServer:
             model.on_idle(one_is_idle)
         if not models:
             callback()
+
+    def _continues_sequence(self, call: InferCall) -> bool:
+        """Return whether `call` belongs to a sequence that has begun: it may go on while the server drains."""
+        if not call.sequence_id or call.is_sequence_start:
+            return False
+        route = self._routes.get((call.model_name, call.model_version))
+        return route is not None and route.model.knows_sequence(call.sequence_id)
 
     def _on_change(self) -> None:
         self._routes.clear()

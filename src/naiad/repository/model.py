@@ -375,6 +375,16 @@ class Model:
         if isinstance(self.scheduler, SequenceScheduler) and isinstance(predecessor.scheduler, SequenceScheduler):
             self.scheduler.follow(predecessor.scheduler)
 
+    def knows_sequence(self, sequence_id: int | str) -> bool:
+        """Return whether a sequence of this id is under way."""
+        return isinstance(self.scheduler, SequenceScheduler) and self.scheduler.knows(sequence_id)
+
+    def finish_sequences(self) -> None:
+        """Take no new sequence; those under way count as unanswered until they end."""
+        if isinstance(self.scheduler, SequenceScheduler):
+            self.scheduler.expect_rest()
+            self.scheduler.stop()
+
     async def drain(self) -> None:
         """Take no more requests and wait until those that are queued or running have ended, those first of who holds it."""
         await self.holds.wait_free()

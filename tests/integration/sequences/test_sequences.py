@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 
 import numpy as np
 import pytest
+import requests
 import said_of_sequences as said
 import sequence_models
 import tritonclient.grpc
@@ -196,11 +198,23 @@ def test_an_idle_sequence_is_forgotten_and_its_slot_serves_another(tmp_path, ser
     assert "must specify the START flag" in refusal(client, 1)
 
 
-def test_the_server_ends_well_with_sequences_under_way(tmp_path, serve):
+def test_at_sigterm_sequences_under_way_go_on_until_they_end(tmp_path, serve):
     sequence_models.count(tmp_path, "direct { } max_sequence_idle_microseconds: 60000000")
     server = serve(tmp_path)
+    client = client_of(server, "count", "http")
+    assert client.ask(1, 1, "S") == [1]
+    server.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: requests.get(f"{server.url}/v2/health/ready", timeout=5).status_code == 503)
+    wait_until(lambda: "takes no new inference requests" in refusal(client, 2, 1, "S"))
+    assert (client.ask(1, 1), client.ask(1, 1, "E")) == ([2], [3])
+    assert server.wait() == 0
+
+
+def test_a_stop_waits_for_abandoned_sequences_no_longer_than_their_idle_time(tmp_path, serve):
+    sequence_models.count(tmp_path, "oldest { } max_sequence_idle_microseconds: 500000")
+    server = serve(tmp_path)
     assert client_of(server, "count").ask(1, 1, "S") == [1]
-    assert server.stop() == 0
+    assert server.stop(timeout_s=10) == 0
 
 
 @pytest.mark.parametrize("protocol", CLIENTS)

@@ -58,7 +58,7 @@ class SequenceScheduler:
         self._idle_alarm = Alarm(clock, self._end_idle)
         self._backlog_alarm = Alarm(clock, self._expire_backlog)
         self._predecessors: list[SequenceScheduler] = []
-        self._has_successor = False
+        self._expects_rest = False
         self._is_stopped = False
         self._idle_callbacks: list[Callable[[], None]] = []
         self._empty_callbacks: list[Callable[[], None]] = []
@@ -97,12 +97,12 @@ class SequenceScheduler:
     def follow(self, predecessor: SequenceScheduler) -> None:
         """Leave the sequences that `predecessor` has under way to it, until they end; their requests come here from now on."""
         self._predecessors.append(predecessor)
-        predecessor.expect_successor()
+        predecessor.expect_rest()
         predecessor.on_idle(partial(self._predecessors.remove, predecessor))
 
-    def expect_successor(self) -> None:
-        """Go on with the sequences under way after `stop`, as another scheduler will send their requests."""
-        self._has_successor = True
+    def expect_rest(self) -> None:
+        """Go on with the sequences under way after `stop`, as the rest of their requests will still come."""
+        self._expects_rest = True
 
     def knows(self, sequence_id: int | str) -> bool:
         """Return whether a sequence of this id is under way, here or where this scheduler sends it."""
@@ -184,8 +184,8 @@ class SequenceScheduler:
         self._check_idle()
 
     def on_idle(self, callback: Callable[[], None]) -> None:
-        """See `Scheduler.on_idle`. A stopped scheduler whose requests come from its successor isn't idle before its sequences
-        have ended.
+        """See `Scheduler.on_idle`. A stopped scheduler that expects the rest of its sequences isn't idle before they have
+        ended.
         """
         self._idle_callbacks.append(callback)
         self._check_idle()
@@ -364,7 +364,7 @@ class SequenceScheduler:
     def _check_idle(self) -> None:
         if not self._idle_callbacks and not self._is_stopped:
             return
-        if self._live and (self._has_successor or any(sequence.is_busy for sequence in self._live)):
+        if self._live and (self._expects_rest or any(sequence.is_busy for sequence in self._live)):
             return
         if self.running_count():
             return
