@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
+from functools import partial
 
 from naiad import __version__
 from naiad.backends.python.settings import with_environment_flags
@@ -138,6 +139,7 @@ def assemble(
     controls = Controls(control, traffic, logs)
     core = InferenceServer(identity, repository, controls, client_memory, options.strict_readiness)
     workers.service = members.core = core
+    workers.infer = partial(core.infer_at, None, None)
     workers.waits.parts = repository.ensembles.parts
     registry = MetricsRegistry(
         counter_latencies=options.metrics_config.counter_latencies,

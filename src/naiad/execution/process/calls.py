@@ -133,7 +133,8 @@ class _Call:
             self.fail(unavailable(f"a call of model '{self.model}' would wait for ever: {text}"))
             return
         try:
-            self._handle = host.service.infer(call, self)
+            infer = host.infer if self.callers and host.infer is not None else host.service.infer
+            self._handle = infer(call, self)
         except InferenceServerError as error:
             self.fail(error)
 

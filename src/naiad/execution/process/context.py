@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,7 +19,9 @@ from naiad.execution.process.waiting import WaitGraph
 from naiad.execution.threads import ThreadPool
 from naiad.observability.statistics import ModelStatistics
 from naiad.request.batch import Instance
-from naiad.request.service import InferenceService
+from naiad.request.call import InferCall
+from naiad.request.responder import ResponseSink
+from naiad.request.service import InferenceService, InferHandle
 
 
 class MetricsKeeper(Protocol):
@@ -36,7 +39,10 @@ class MetricsKeeper(Protocol):
 
 @dataclass(slots=True)
 class WorkerHost:
-    """What all workers of a server need of it. `service` is set by who assembles the server, before any model is loaded."""
+    """What all workers of a server need of it. `service` is set by who assembles the server, before any model is loaded.
+
+    `infer` does for calls in the service of a request what the service's does, also while the server drains; None: the service.
+    """
 
     loop: asyncio.AbstractEventLoop
     pool: ThreadPool
@@ -44,6 +50,7 @@ class WorkerHost:
     metrics: MetricsKeeper
     devices: Devices = field(default_factory=Devices)
     service: InferenceService = field(init=False)
+    infer: Callable[[InferCall, ResponseSink], InferHandle] | None = None
     waits: WaitGraph = field(default_factory=WaitGraph)
     load_waits: LoadWaits = field(default_factory=LoadWaits)
 
