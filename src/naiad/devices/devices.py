@@ -5,15 +5,11 @@ Owns the answers for one instance: its CPUs and its share of them. Reads nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from naiad.devices.inventory import Cpus, UsableGpus
-
-
-def _no_gpus() -> Mapping[int, int]:
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +27,13 @@ ANY_CPU = CpuShare()
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """`policies` has the CPUs of each host policy that is bound, `free_gpu_bytes` asks for the free memory of GPUs by
-    index, which blocks. Without arguments it is a machine of which nothing is known: no GPUs, and nobody is bound.
+    """`policies` has the CPUs of each host policy that is bound. Without arguments nothing is known of
+    the machine: it has no GPUs, and nobody is bound.
     """
 
     gpus: UsableGpus = field(default_factory=UsableGpus)
     cpus: Cpus = field(default_factory=Cpus)
     policies: Mapping[str, frozenset[int]] = field(default_factory=lambda: MappingProxyType({}))
-    free_gpu_bytes: Callable[[], Mapping[int, int]] = _no_gpus
 
     def cpus_of(self, policy: str) -> frozenset[int]:
         """Return the CPUs that instances of host policy `policy` are bound to, empty for any."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from naiad.devices import affinity
 from naiad.devices.cpus import read_cpus
@@ -18,21 +18,15 @@ def read_machine(nvml: Nvml | None) -> Inventory:
     return Inventory(None if nvml is None else nvml.gpus(), read_cpus())
 
 
-def devices_of(
-    policies: Sequence[HostPolicy], min_capability: Capability, inventory: Inventory, nvml: Nvml | None = None
-) -> Devices:
+def devices_of(policies: Sequence[HostPolicy], min_capability: Capability, inventory: Inventory) -> Devices:
     """Return the devices of `inventory` as the flags let models use them. Raises INVALID_ARGUMENT for an impossible policy."""
     if policies and not affinity.IS_AVAILABLE:
         raise invalid_argument("--host-policy: this system can't bind threads to CPUs; Linux can")
 
-    def free_gpu_bytes() -> Mapping[int, int]:
-        gpus = (inventory.gpus or ()) if nvml is None else nvml.gpus()
-        return {gpu.index: gpu.memory_free_bytes for gpu in gpus}
-
-    return Devices(inventory.usable_gpus(min_capability), inventory.cpus, bound_cpus(policies, inventory.cpus), free_gpu_bytes)
+    return Devices(inventory.usable_gpus(min_capability), inventory.cpus, bound_cpus(policies, inventory.cpus))
 
 
 def open_devices(policies: Sequence[HostPolicy], min_capability: Capability) -> tuple[Devices, Nvml | None]:
     """Return the devices of this machine, and the library that tells of its GPUs where there is one. Raises as `devices_of`."""
     nvml = open_nvml()
-    return devices_of(policies, min_capability, read_machine(nvml), nvml), nvml
+    return devices_of(policies, min_capability, read_machine(nvml)), nvml

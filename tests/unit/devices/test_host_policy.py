@@ -102,4 +102,3 @@ def test_the_flags_choose_among_what_the_machine_has():
     assert devices.gpus.ids == (1, 2)
     assert devices.cpus_of("gpu_1") == {0, 1, 2, 3}
     assert devices.cpus_of("cpu") == frozenset()
-    assert devices.free_gpu_bytes() == {0: 1, 1: 1, 2: 1}
