@@ -5,7 +5,7 @@ Owns the answers for one instance: its CPUs and its share of them. Reads nothing
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -27,13 +27,14 @@ ANY_CPU = CpuShare()
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """`policies` has the CPUs of each host policy that is bound. Without arguments nothing is known of
-    the machine: it has no GPUs, and nobody is bound.
+    """`policies` has the CPUs of each host policy that is bound; `free_gpu_memory` returns the bytes that are free on each GPU
+    now, and may block. Without arguments nothing is known of the machine: it has no GPUs, and nobody is bound.
     """
 
     gpus: UsableGpus = field(default_factory=UsableGpus)
     cpus: Cpus = field(default_factory=Cpus)
     policies: Mapping[str, frozenset[int]] = field(default_factory=lambda: MappingProxyType({}))
+    free_gpu_memory: Callable[[], Mapping[int, int]] = dict
 
     def cpus_of(self, policy: str) -> frozenset[int]:
         """Return the CPUs that instances of host policy `policy` are bound to, empty for any."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from naiad.devices import affinity
 from naiad.devices.cpus import read_cpus
@@ -29,4 +31,11 @@ def devices_of(policies: Sequence[HostPolicy], min_capability: Capability, inven
 def open_devices(policies: Sequence[HostPolicy], min_capability: Capability) -> tuple[Devices, Nvml | None]:
     """Return the devices of this machine, and the library that tells of its GPUs where there is one. Raises as `devices_of`."""
     nvml = open_nvml()
-    return devices_of(policies, min_capability, read_machine(nvml)), nvml
+    devices = devices_of(policies, min_capability, read_machine(nvml))
+    if nvml is None:
+        return devices, None
+    return replace(devices, free_gpu_memory=partial(_free_memory, nvml)), nvml
+
+
+def _free_memory(nvml: Nvml) -> dict[int, int]:
+    return {gpu.index: gpu.memory_free_bytes for gpu in nvml.gpus()}

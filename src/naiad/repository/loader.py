@@ -54,7 +54,14 @@ class LoadSettings:
     def normalise(self, config: Any, backend: AnyBackend | None) -> None:
         """Fill in what the config leaves open, as it is for `backend` (None: not known) on these devices."""
         count = backend.default_instance_count if backend else 1
-        normalise(config, default_instance_count=count, gpus=self.devices.gpus, is_auto_gpu=_takes_gpus(backend))
+        devices = self.devices
+        normalise(
+            config,
+            default_instance_count=count,
+            gpus=devices.gpus,
+            is_auto_gpu=_takes_gpus(backend),
+            free_memory=devices.free_gpu_memory,
+        )
 
     def of_backend(self, name: str) -> dict[str, str]:
         """Return the settings of one backend, over those of all."""

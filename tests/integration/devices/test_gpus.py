@@ -102,3 +102,17 @@ def test_a_real_gpu_is_found_and_shown(serve, tmp_path):
     server = serve(tmp_path)
     assert server.infer("m", BODY).json()["outputs"][0]["data"] == ["m_0_0_gpu0 GPU 0"]
     assert "nv_gpu_memory_total_bytes{gpu_uuid=" in requests.get(f"http://{server.metrics}/metrics", timeout=10).text
+
+
+def test_instances_go_where_most_memory_is_free_when_the_config_says_so(serve, tmp_path, environment):
+    models = tmp_path / "models"
+    parameters = "".join(
+        f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+        for key, value in (("gpu_placement", "free_memory"), ("gpu_memory_bytes", "1G"))
+    )
+    telling_model(models, "spread", f"instance_group {{ kind: KIND_GPU count: 3 }} {parameters}")
+    server = serve(models, environment=environment)
+    groups = requests.get(f"{server.url}/v2/models/spread/config", timeout=10).json()["instance_group"]
+    assert [(group["count"], group["gpus"]) for group in groups] == [(2, [0]), (1, [2])]
+    told = {server.infer("spread", BODY).json()["outputs"][0]["data"][0].split(" ", 1)[1] for _ in range(9)}
+    assert told <= {"GPU 0", "GPU 2"}

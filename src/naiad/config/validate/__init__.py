@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from naiad.config.findings import Finding, refuse
+from naiad.config.gpu_placement import gpu_placement_findings
 from naiad.config.validate.batch_tensors import batch_tensor_findings
 from naiad.config.validate.ensembles import ensemble_findings
 from naiad.config.validate.general import general_findings
@@ -48,6 +49,7 @@ def all_findings(config: Message, model_name: str, *, gpus: UsableGpus = _NO_GPU
         *sequence_findings(config),
         *ensemble_findings(config),
         *instance_findings(config, gpus),
+        *gpu_placement_findings(config),
         *policy_findings(config),
         *traffic_findings(config),
     ]
