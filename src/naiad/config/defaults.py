@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from naiad.config.backend_name import ENSEMBLE_PLATFORM
-from naiad.config.gpu_placement import is_by_free_memory, spread_by_free_memory
+from naiad.config.compile.gpu_placement import is_by_free_memory, spread_by_free_memory
 from naiad.devices.inventory import UsableGpus
 from naiad.proto import Message
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from naiad.config.compile.gpu_placement import gpu_placement_findings
 from naiad.config.findings import Finding, refuse
-from naiad.config.gpu_placement import gpu_placement_findings
 from naiad.config.validate.batch_tensors import batch_tensor_findings
 from naiad.config.validate.ensembles import ensemble_findings
 from naiad.config.validate.general import general_findings
