@@ -312,7 +312,7 @@ class RepositoryManager(ModelTable):
     def _on_load_wait(self, name: str) -> None:
         self._attempts.stop_counting(name)
         if self.budget is not None:
-            self.budget.note_waiting()
+            self.budget.note_waiting(name)
 
     def _note_long(self, key: LoadKey, text: str) -> None:
         # By name: namesakes in other namespaces that load as well get the text, too.

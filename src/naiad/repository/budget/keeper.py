@@ -76,6 +76,7 @@ class MemoryBudget:
     ) -> None:
         self.limit_bytes = limit_bytes
         self.is_starting = False
+        self._in_row: frozenset[str] = frozenset()
         self._hooks = hooks
         self._loop = loop
         self._meter = GrowthMeter(resident_bytes, self._give_memory_back)
@@ -98,15 +99,16 @@ class MemoryBudget:
         """Return what all models take now, those included that are being loaded or closed."""
         return sum(holding.taken_bytes for holding in self._holdings)
 
-    async def start(self, loads: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-        """Run the loads of the start: one after the other until a model doesn't fit, so that the first are in memory and each
-        is measured, then all others at once, which stay parked. One that takes over a minute, or waits for others to be loaded,
-        goes on beside the next.
+    async def start(self, loads: Sequence[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]) -> None:
+        """Run the loads of the start, each with its model's name: one after the other until a model doesn't fit, so that the
+        first are in memory and each is measured, then all others at once, which stay parked. One that takes over a minute, or
+        waits for others to be loaded, goes on beside the next.
         """
         self.is_starting = True
+        self._in_row = frozenset(name for name, _ in loads)
         tasks: list[asyncio.Task[None]] = []
         try:
-            for load in loads:
+            for _, load in loads:
                 tasks.append(self._loop.create_task(load()))
                 if not self._is_full:
                     await self._wait_at_start(tasks[-1])
@@ -122,9 +124,12 @@ class MemoryBudget:
         await asyncio.wait((task, waiting), timeout=LONG_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
 
-    def note_waiting(self) -> None:
-        """A model that is being loaded waits for another one, which has to be loaded first: the start goes on."""
-        self._may_begin_next.set()
+    def note_waiting(self, name: str) -> None:
+        """A model that is being loaded waits for another one, which has to be loaded first: the start goes on. Those that wait
+        beside the row, as ensembles do, hold it up by nothing.
+        """
+        if name in self._in_row:
+            self._may_begin_next.set()
 
     # Versions that are loaded by the manager.
 

@@ -108,7 +108,7 @@ class ModelControl:
         else:
             # Ensembles take no memory, and wait for the models of their steps: not in the row of the others.
             last = await self._looking.run("looking for ensembles", partial(_ensembles, self._startup.sources))
-            row = [load for key, load in loads.items() if key not in last]
+            row = [(name_of(key), load) for key, load in loads.items() if key not in last]
             await asyncio.gather(budget.start(row), *(loads[key]() for key in last))
         if is_polling:
             self._polling = self._loop.create_task(self._poller.run())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
@@ -168,7 +169,7 @@ def run(tmp_path: Path, monkeypatch) -> Callable[..., None]:
         bench = Bench(repository, found)
         repository.announce(found)
         sources = [ScanResult({name: found.sources[name]}, {}) for name in NAMES]
-        await bench.budget.start([lambda source=source: load_found(repository, source) for source in sources])
+        await bench.budget.start([(name, partial(load_found, repository, source)) for name, source in zip(NAMES, sources)])
         try:
             await work(bench)
         finally:
