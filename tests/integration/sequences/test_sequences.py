@@ -19,7 +19,9 @@ from server_process import ServerProcess
 from tritonclient.utils import InferenceServerException
 from waiting import wait_until
 
-EXPLICIT = ("--model-control-mode=explicit", "--load-model=*")
+# Sequences that a test leaves open would hold the server up at its end.
+HURRIED = "--exit-timeout-secs=0"
+EXPLICIT = ("--model-control-mode=explicit", "--load-model=*", HURRIED)
 CLIENTS = {"http": tritonclient.http, "grpc": tritonclient.grpc}
 
 
@@ -39,7 +41,7 @@ def refusal(client: SequenceClient, *arguments: object, **more: object) -> str:
 @pytest.mark.parametrize("protocol", CLIENTS)
 def test_a_model_is_told_of_sequences_as_triton_tells_it(tmp_path, serve, strategy, protocol):
     sequence_models.tell(tmp_path, strategy)
-    server = serve(tmp_path)
+    server = serve(tmp_path, HURRIED)
     client = client_of(server, "tell", protocol)
     assert said.ask_all(client) == said.EXPECTED[strategy]
     for asked, text in said.REFUSED.items():
@@ -139,7 +141,7 @@ def test_sequences_of_a_stream_are_answered_in_their_order(tmp_path, serve):
 
 def test_a_dead_worker_ends_its_sequences_and_no_others(tmp_path, serve):
     sequence_models.count(tmp_path, "direct { } max_sequence_idle_microseconds: 60000000", instance_count=2, max_batch_size=1)
-    server = serve(tmp_path)
+    server = serve(tmp_path, HURRIED)
     first, second = client_of(server, "count"), client_of(server, "count")
     assert (first.ask(1, 1, "S"), second.ask(2, 1, "S")) == ([1], [1])
     refusal(first, 1, -1)
