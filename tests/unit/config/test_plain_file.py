@@ -72,7 +72,7 @@ def test_a_plain_file_and_a_link_to_one_are_read(tmp_path):
 def test_a_name_that_is_too_long_or_has_a_zero_byte_is_refused(tmp_path):
     with pytest.raises(InferenceServerError, match="can't be read: File name too long"):
         read_plain_file(tmp_path / ("x" * 300), 10)
-    with pytest.raises(InferenceServerError, match="can't be read: .*embedded null "):
+    with pytest.raises(InferenceServerError, match=r"can't be read: .*embedded null "):
         read_plain_file(tmp_path / "x\0y", 10)
 
 
