@@ -58,6 +58,8 @@ class BatchTensors:
             raise internal(
                 f"model '{self._model}' returned a wrong result: a {found}, must be a mapping of output names to arrays"
             )
+        if len(requests) == 1:
+            return [self._whole(arrays, requests[0], requests[0].outputs)]
         return self._split_rows(arrays, requests, [request.outputs for request in requests])
 
     def _to_backend_shapes(self, gathered: dict[str, Array]) -> None:
