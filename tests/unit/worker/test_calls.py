@@ -110,11 +110,12 @@ def test_a_request_that_no_message_can_hold_is_refused_and_takes_no_memory(conne
 def test_answers_find_their_calls_in_any_order(connected):
     _, peer = connected
     done = {value: started(lambda value=value: values(request(np.array([value], np.float32)).exec())) for value in range(16)}
-    calls = [take_call(peer) for _ in range(16)]
     by_value = {}
-    for call in calls:
+    for _ in range(16):
+        call = peer.wait(Kind.CALL)
         (_, _, _, offset, size) = json.loads(call.tail)["inputs"][0]
         by_value[np.frombuffer(peer.mapping.view(call.segment, call.offset + offset, size), np.float32)[0]] = call
+        peer.release(call)  # Only now: the next call may use the block.
     for value in reversed(range(16)):
         peer.respond(by_value[value], np.array([value + 100], np.float32), flags=FLAG_FINAL)
     assert [done[value].result(10) for value in range(16)] == [[value + 100] for value in range(16)]
