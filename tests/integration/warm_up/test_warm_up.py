@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import onnx_models
 import requests
+import sequence_models
+import tritonclient.grpc
 from model_folders import identity, write_model
+from sequence_models import SequenceClient
 from server_process import ServerProcess
 
 MODEL = """
@@ -132,3 +136,24 @@ def test_a_sample_that_an_onnx_model_can_not_run_fails_the_load(tmp_path):
     (tmp_path / "add" / "config.pbtxt").write_text(f'model_warmup {{ name: "s" batch_size: 1 {inputs} }}')
     said = failed_load(tmp_path)
     assert "failed to run warmup sample 's': " in said
+
+
+def test_a_sequence_model_is_warmed_as_by_a_first_request(tmp_path, serve):
+    """What the batcher adds, control tensors and states, a sample needn't name; it may."""
+    models = tmp_path / "models"
+    accumulate = sequence_models.accumulate(models)
+    tell = sequence_models.tell(models, "direct { }")
+    named = 'inputs { key: "START" value { data_type: TYPE_FP32 dims: [ 1 ] zero_data: true } }'
+    for folder, dims, more in ((accumulate, 2, "batch_size: 3"), (tell, 1, f"batch_size: 2 {named}")):
+        config = folder / "config.pbtxt"
+        config.write_text(config.read_text() + sample(more=more, dims=dims))
+    script = tell / "1" / "model.py"
+    said = tmp_path / "said"
+    line = "        text = np.array"
+    script.write_text(script.read_text().replace(line, f"        open({str(said)!r}, 'a').write(json.dumps(told))\n{line}"))
+    server = serve(models)
+    [told, _] = json.loads(said.read_text())
+    assert told[2:6] == [True, 0, 0, 1]
+    client = SequenceClient(tritonclient.grpc, server.grpc, "accumulate")
+    server.clients.enter_context(client.triton)
+    assert client.ask(1, 1, "SE", width=2) == [1, 1]

@@ -8,7 +8,7 @@ from pathlib import Path
 from naiad.config.compile.batch_tensors import batch_input_plans, scattered_outputs
 from naiad.config.compile.instances import instance_plans
 from naiad.config.compile.scheduling import dynamic_batching_plan, ensemble_plan
-from naiad.config.compile.sequences import sequence_plan
+from naiad.config.compile.sequences import first_inputs, sequence_plan
 from naiad.config.compile.tensors import input_plans, output_plans
 from naiad.config.compile.warmup import warmup_samples
 from naiad.config.json_form import to_json
@@ -55,4 +55,8 @@ def compile_plan(config: Message, *, version: int, directory: Path, version_dire
     )
     if not config.model_warmup:
         return plan
-    return replace(plan, warmup=warmup_samples(config, plan.for_backend().inputs_by_name, directory))
+    samples = warmup_samples(config, plan.for_backend().inputs_by_name, directory)
+    if plan.sequence_batching is not None:
+        added = first_inputs(plan.sequence_batching, plan.max_batch_size)
+        samples = tuple(replace(sample, inputs={**added, **sample.inputs}) for sample in samples)
+    return replace(plan, warmup=samples)

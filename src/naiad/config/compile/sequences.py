@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from naiad.config import schema
 from naiad.config.compile.initial_states import initial_state
@@ -44,6 +47,18 @@ def sequence_plan(config: Message, inputs: Sequence[TensorPlan], directory: Path
         max_queue_delay_us=batching.direct.max_queue_delay_microseconds,
         minimum_slot_utilization=batching.direct.minimum_slot_utilization,
     )
+
+
+def first_inputs(batching: SequencePlan, max_batch_size: int) -> dict[str, Any]:
+    """Return what the sequence batcher would add to the first request of a sequence: for requests that don't pass by it."""
+    shape = (1, 1) if max_batch_size > 0 else (1,)
+    inputs = {state.input.name: state.initial for state in batching.states}
+    for control in batching.controls:
+        datatype = control.tensor.datatype
+        first_id = 1 if datatype.size_bytes else b"1"
+        value = first_id if control.values is None else control.values[control.kind is not ControlKind.END]
+        inputs[control.tensor.name] = np.full(shape, value, datatype.numpy)
+    return inputs
 
 
 def _oldest_plan(
