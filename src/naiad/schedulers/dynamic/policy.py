@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from naiad.config.plan import DynamicBatchingPlan
 from naiad.request.request import InferRequest
@@ -68,6 +69,34 @@ class Wait:
     def is_ended_by(self, request: InferRequest, size: int, rules: BatchRules) -> bool:
         """Return whether `request`, just queued, calls for a new decision; `size` is the queue's with it."""
         return size >= self.wake_size or (rules.has_key and batch_key(request, rules) != self.key)
+
+
+class BatchPolicy(Protocol):
+    """Decides what an idle instance runs. Must change nothing but what it has learnt; asked on the loop thread, often."""
+
+    def decide(self, queue: Iterable[InferRequest], now_ns: int) -> Dispatch | Wait | None:
+        """Return the next batch of `queue`, how long to wait for more, or None for an empty queue."""
+
+
+class LoadObserver(Protocol):
+    """Is told what a dynamic batcher sees of its load. Loop thread only; must be quick."""
+
+    def arrived(self, size: int, now_ns: int) -> None:
+        """A request of `size` items was queued."""
+
+    def ran(self, size: int, started_ns: int, ended_ns: int) -> None:
+        """An instance had a batch of `size` items from `started_ns` to `ended_ns`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPolicy:
+    """See `BatchPolicy`: by the numbers of the configuration."""
+
+    rules: BatchRules
+
+    def decide(self, queue: Iterable[InferRequest], now_ns: int) -> Dispatch | Wait | None:
+        """See `BatchPolicy.decide` and `next_batch`."""
+        return next_batch(queue, self.rules, now_ns)
 
 
 def batch_key(request: InferRequest, rules: BatchRules) -> BatchKey:

@@ -7,6 +7,7 @@ Owns the effects: the queue, the timer, the idle instances, the hand-over. Doesn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from naiad.clock import Clock
 from naiad.config.plan import DynamicBatchingPlan
@@ -14,11 +15,27 @@ from naiad.errors import InferenceServerError
 from naiad.request.batch import Batch, Instance
 from naiad.request.request import InferRequest
 from naiad.schedulers.alarm import Alarm
-from naiad.schedulers.dynamic.policy import BatchRules, Dispatch, Wait, batch_key, next_batch
+from naiad.schedulers.dynamic.policy import (
+    BatchPolicy,
+    BatchRules,
+    Dispatch,
+    FixedPolicy,
+    LoadObserver,
+    Wait,
+    batch_key,
+)
 from naiad.schedulers.hold import Hold
 from naiad.schedulers.ordering import ResponseOrder
 from naiad.schedulers.queue import PriorityQueue
 from naiad.schedulers.refusals import stopping, timeout_expired
+
+
+class _Running(NamedTuple):
+    """The batch that an instance has: its requests, its items, and since when."""
+
+    request_count: int
+    size: int
+    started_ns: int
 
 
 class DynamicScheduler:
@@ -26,17 +43,25 @@ class DynamicScheduler:
 
     An instance that becomes free asks for work; a new request asks only while an instance is idle. Both ask for the end of the
     loop's turn, so that what arrived together runs as one batch. Deadlines have a timer of their own: they pass on time however
-    busy the instances are.
+    busy the instances are. `policy` decides in place of the numbers of `plan`; `observers` learn from the load.
     """
 
     def __init__(
-        self, instances: Sequence[Instance], clock: Clock, plan: DynamicBatchingPlan, hold: Hold | None = None
+        self,
+        instances: Sequence[Instance],
+        clock: Clock,
+        plan: DynamicBatchingPlan,
+        hold: Hold | None = None,
+        policy: BatchPolicy | None = None,
+        observers: Sequence[LoadObserver] = (),
     ) -> None:
         self._idle = list(reversed(instances))
-        self._running: dict[Instance, int] = {}
+        self._running: dict[Instance, _Running] = {}
         self._removed: dict[Instance, Callable[[], None] | None] = {}
         self._clock = clock
         self._rules = BatchRules.of(plan)
+        self._policy: BatchPolicy = policy or FixedPolicy(self._rules)
+        self._observers = tuple(observers)
         self._queue = PriorityQueue(plan)
         self._order = ResponseOrder() if plan.preserve_ordering else None
         self._hold = hold
@@ -58,6 +83,8 @@ class DynamicScheduler:
         now_ns = request.enqueued_ns = self._clock.now_ns()
         deadline_ns = self._queue.add(request, now_ns)
         request.on_cancel = self._drop
+        for observer in self._observers:
+            observer.arrived(request.batch_size, now_ns)
         if self._order is not None:
             self._order.track(request)
         if deadline_ns is not None:
@@ -71,7 +98,7 @@ class DynamicScheduler:
 
     def running_count(self) -> int:
         """See `Scheduler.running_count`. A request counts until the whole batch has ended."""
-        return sum(self._running.values())
+        return sum([running.request_count for running in self._running.values()])
 
     def add(self, instance: Instance) -> None:
         """See `Scheduler.add`."""
@@ -133,24 +160,24 @@ class DynamicScheduler:
         left = self._queue.size
         now_ns = self._expire()
         while self._idle and left > 0 and self._hold is None:
-            decision = next_batch(self._queue, self._rules, now_ns)
+            decision = self._policy.decide(self._queue, now_ns)
             if not isinstance(decision, Dispatch):
                 self._wait = decision
                 break
-            self._submit(decision)
+            self._submit(decision, now_ns)
             left -= decision.size
             now_ns = self._expire()
         self._is_dispatching = False
         self._after_dispatch()
 
-    def _submit(self, decision: Dispatch) -> None:
+    def _submit(self, decision: Dispatch, now_ns: int) -> None:
         requests = self._queue.take(decision.count)
         for request in requests:
             request.on_cancel = None
         if self._rules.has_key and decision.size < self._rules.largest_preferred:
             self._count_unlike(requests[-1], decision.size)
         instance = self._idle.pop()
-        self._running[instance] = decision.count
+        self._running[instance] = _Running(decision.count, decision.size, now_ns)
         instance.submit(Batch(requests, decision.size), self._on_done)
 
     def _count_unlike(self, last: InferRequest, size: int) -> None:
@@ -180,7 +207,11 @@ class DynamicScheduler:
         return now_ns
 
     def _on_done(self, instance: Instance) -> None:
-        del self._running[instance]
+        ended = self._running.pop(instance)
+        if self._observers:
+            ended_ns = self._clock.now_ns()
+            for observer in self._observers:
+                observer.ran(ended.size, ended.started_ns, ended_ns)
         self._take_back(instance)
         if self._is_dispatching:
             return
