@@ -57,7 +57,10 @@ class FakeService:
     def is_model_serving(self, name: str) -> bool | None:
         return self.serving.get(name)
 
-    def on_readiness_change(self, callback: Callable[[], None]) -> None:
+    def leads_to_one(self, name: str, version: str) -> bool:
+        return True
+
+    def on_change(self, callback: Callable[[], None]) -> None:
         self.readiness_callbacks.append(callback)
 
     def tell_readiness(self) -> None:

@@ -64,6 +64,9 @@ class ResponseCache(Protocol):
     def lookup(self, generation: bytes, key: bytes) -> Found:
         """Return the response, None when there is none, or a future of either, which nobody cancels and that never fails."""
 
+    def confirms(self, generation: bytes, key: bytes, response: CachedResponse) -> bool:
+        """Return whether a look-up would give `response` itself, at once; it counts as one then, and not at all when not."""
+
     def insert(self, generation: bytes, key: bytes, response: CachedResponse) -> None:
         """Keep a response, in place of one with the same key; others may have to go."""
 

@@ -19,7 +19,7 @@ from naiad.errors import FailureReason, InferenceServerError, unavailable
 from naiad.observability.statistics import ModelStatistics
 from naiad.request.call import Parameter
 from naiad.request.request import InferRequest
-from naiad.request.response import InferResponse, OutputTensor
+from naiad.request.response import InferResponse, KeptAnswer, OutputTensor
 
 Completion = Callable[[], None]
 
@@ -57,7 +57,7 @@ class CacheFront:
         self._cache = cache
         self._context = context
         self._generation = os.urandom(16)
-        self._salt = b""
+        self.salt = b""
         self._flights: dict[tuple[bytes, int, int], Flight] = {}
         self._hashing = 0
         self._idle_event: asyncio.Event | None = None
@@ -98,7 +98,7 @@ class CacheFront:
 
     def renew(self) -> None:
         """Find nothing any more of what was stored up to now, nor of what runs: the model answers otherwise from now on."""
-        self._salt = os.urandom(8)
+        self.salt = os.urandom(8)
 
     def _end_hashing(self, request: InferRequest, key: bytes, began_ns: int) -> None:
         self._hashing -= 1
@@ -111,7 +111,7 @@ class CacheFront:
     def _find(self, request: InferRequest, key: bytes, began_ns: int) -> InferenceServerError | None:
         """Answer from the cache, wait for one that is the same, or run; return why the model refuses it."""
         # What may be incomplete is nothing for those who want all of it.
-        variant = self._salt + b"?" if request.may_omit_outputs else self._salt
+        variant = self.salt + b"?" if request.may_omit_outputs else self.salt
         place = (key + variant, request.priority, request.timeout_us)
         flight = self._flights.get(place)
         if flight is not None:
@@ -119,7 +119,7 @@ class CacheFront:
             return None
         found = self._cache.lookup(self._generation, place[0])
         if isinstance(found, CachedResponse):
-            self._answer(request, found, _now_ns() - began_ns)
+            self._answer(request, found, _now_ns() - began_ns, _Kept(self, place[0], found))
             return None
         flight = self._flights[place] = Flight(place, self._tell_idle)
         flight.join(request)
@@ -234,9 +234,19 @@ class CacheFront:
             self._answer(request, found, looked_ns)
         self._tell_idle()
 
-    def _answer(self, request: InferRequest, found: CachedResponse, looked_ns: int) -> None:
+    def repeat(self, key: bytes, found: CachedResponse, salt: bytes) -> bool:
+        """See `KeptAnswer.repeat`, for an answer `found` under `key` when what was valid had the mark `salt`."""
+        began_ns = _now_ns()
+        if self.salt is not salt or not self._cache.confirms(self._generation, key, found):
+            return False
+        statistics, taken_ns = self._context.statistics, _now_ns() - began_ns
+        statistics.record_success(taken_ns)
+        statistics.record_cache_hit(taken_ns)
+        return True
+
+    def _answer(self, request: InferRequest, found: CachedResponse, looked_ns: int, kept: KeptAnswer | None = None) -> None:
         context = self._context
-        response = InferResponse(context.name, context.version, request.id, found.outputs(), found.parameters)
+        response = InferResponse(context.name, context.version, request.id, found.outputs(), found.parameters, None, kept)
         if request.responder.send(response):
             context.statistics.record_cache_hit(looked_ns)
 
@@ -250,6 +260,22 @@ class CacheFront:
         if self._idle_event is not None:
             self._idle_event.set()
         self._context.on_idle()
+
+
+class _Kept:
+    """See `KeptAnswer`."""
+
+    __slots__ = ("_found", "_front", "_key", "_salt")
+
+    def __init__(self, front: CacheFront, key: bytes, found: CachedResponse) -> None:
+        self._front = front
+        self._key = key
+        self._found = found
+        self._salt = front.salt
+
+    def repeat(self) -> bool:
+        """See `KeptAnswer.repeat`."""
+        return self._front.repeat(self._key, self._found, self._salt)
 
 
 def _copied(outputs: list[OutputTensor], parameters: Mapping[str, Parameter]) -> CachedResponse | InferenceServerError:

@@ -46,6 +46,15 @@ class LocalCache:
             self._entries.move_to_end(place)
         return found
 
+    def confirms(self, generation: bytes, key: bytes, response: CachedResponse) -> bool:
+        """See `ResponseCache.confirms`."""
+        place = (generation, key)
+        if self._entries.get(place) is not response:
+            return False
+        self._hits += 1
+        self._entries.move_to_end(place)
+        return True
+
     def insert(self, generation: bytes, key: bytes, response: CachedResponse) -> None:
         """See `ResponseCache.insert`. One that is larger than the whole cache isn't kept."""
         self._remove(generation, key)

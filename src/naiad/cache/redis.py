@@ -54,6 +54,10 @@ class RedisCache:
             return None
         return self._begin(self._get(_PREFIX + generation + key))
 
+    def confirms(self, generation: bytes, key: bytes, response: CachedResponse) -> bool:
+        """See `ResponseCache.confirms`: nothing of Redis is known at once."""
+        return False
+
     def insert(self, generation: bytes, key: bytes, response: CachedResponse) -> None:
         """See `ResponseCache.insert`."""
         if not self._is_down and len(self._tasks) < _MOST_OPEN and self.accepts(response.size_bytes):

@@ -24,17 +24,6 @@ from naiad.request.service import CudaRegion, InferHandle, SystemRegion
 _KIND_NAMES: dict[type[AnyRegion], str] = {Region: "system", DeviceRegion: "cuda"}
 
 
-def uses_regions(call: InferCall) -> bool:
-    """Return whether a tensor of `call` is in shared memory."""
-    for item in call.inputs:
-        if item.region is not None:
-            return True
-    for output in call.outputs:  # noqa: SIM110 - a generator takes three times as long, and every call gets here
-        if output.region is not None:
-            return True
-    return False
-
-
 class ClientMemory:
     """See the module, and `InferenceService` for what is registered. Loop thread only."""
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from naiad.config.plan import TensorPlan
 from naiad.core.classification import ClassifyingSink
-from naiad.core.client_memory import ClientMemory, uses_regions
+from naiad.core.client_memory import ClientMemory
 from naiad.core.route import Route, Traffic
 from naiad.core.traffic.control import TrafficControl
 from naiad.errors import DecoupledModelError, InferenceServerError, invalid_argument, unavailable
@@ -103,7 +103,7 @@ class InferenceServer:
         self._is_loaded = False
         self._is_not_ready_wanted = False
         self._is_draining = False
-        self._readiness_callbacks: list[Callable[[], None]] = []
+        self._change_callbacks: list[Callable[[], None]] = []
         repository.on_change = self._on_change
 
     def infer(self, call: InferCall, sink: ResponseSink) -> InferHandle:
@@ -117,7 +117,7 @@ class InferenceServer:
         that model's version and `traffic` what has chosen it, None where the call says it.
         """
         # A template never stands for a call with regions.
-        if call.template is None and uses_regions(call):
+        if call.template is None and call.uses_regions:
             return self._client_memory.infer(call, sink, self.infer)
         received_ns = _now_ns()
         if route is None:
@@ -191,9 +191,14 @@ class InferenceServer:
         is_serving = self._repository.is_serving(name)
         return is_serving and not (self._is_draining or self._is_not_ready_wanted)
 
-    def on_readiness_change(self, callback: Callable[[], None]) -> None:
-        """See `InferenceService.on_readiness_change`."""
-        self._readiness_callbacks.append(callback)
+    def leads_to_one(self, name: str, version: str) -> bool:
+        """See `InferenceService.leads_to_one`."""
+        route = self._routes.get((name, version))
+        return route is not None and route.traffic is None
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """See `InferenceService.on_change`."""
+        self._change_callbacks.append(callback)
 
     def is_decoupled(self, name: str, version: str) -> bool:
         """See `InferenceService.is_decoupled`."""
@@ -264,12 +269,12 @@ class InferenceServer:
     def set_traffic(self, name: str, settings: Mapping[str, Any]) -> None:
         """See `InferenceService.set_traffic`."""
         self._traffic.set(name, settings)
-        self._routes.clear()
+        self._on_change()
 
     def reset_traffic(self, name: str) -> None:
         """See `InferenceService.reset_traffic`."""
         self._traffic.reset(name)
-        self._routes.clear()
+        self._on_change()
 
     def log_settings(self) -> dict[str, Any]:
         """See `InferenceService.log_settings`."""
@@ -310,12 +315,12 @@ class InferenceServer:
     def mark_loaded(self) -> None:
         """Say that all models of the start have been tried: from here on `ready` tells about the models."""
         self._is_loaded = True
-        self._tell_readiness()
+        self._tell_change()
 
     def mark_not_ready(self) -> None:
         """Say 503 to `ready` and go on serving: load balancers take the server out before it drains."""
         self._is_not_ready_wanted = True
-        self._tell_readiness()
+        self._tell_change()
 
     def begin_drain(self) -> None:
         """Refuse new inferences from now on, but those of sequences under way; what was accepted is answered."""
@@ -324,7 +329,7 @@ class InferenceServer:
             model.finish_sequences()
         self._traffic.stop()
         self._control.stop()
-        self._tell_readiness()
+        self._tell_change()
 
     def release_regions(self) -> None:
         """Close the memory that clients registered, which stays theirs."""
@@ -355,10 +360,10 @@ class InferenceServer:
 
     def _on_change(self) -> None:
         self._routes.clear()
-        self._tell_readiness()
+        self._tell_change()
 
-    def _tell_readiness(self) -> None:
-        for callback in self._readiness_callbacks:
+    def _tell_change(self) -> None:
+        for callback in self._change_callbacks:
             callback()
 
     def route_from(self, namespace: str, name: str, version: str) -> Route:

@@ -99,6 +99,17 @@ class InferCall:
     may_omit_outputs: bool = False
     """Whether the caller can do without wanted outputs that the model doesn't return; otherwise that is an error."""
 
+    @property
+    def uses_regions(self) -> bool:
+        """Whether a tensor of the call is in shared memory."""
+        for item in self.inputs:
+            if item.region is not None:
+                return True
+        for output in self.outputs:  # noqa: SIM110 - a generator takes three times as long, and every call gets here
+            if output.region is not None:
+                return True
+        return False
+
     def repeated(
         self, model_name: str, model_version: str, call_id: str, inputs: list[CallInput], template: CallTemplate
     ) -> InferCall:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,9 +29,22 @@ Timing = tuple[int, int, int, int]
 """What the execution behind an answer took, in nanoseconds: waiting, gathering inputs, running the model, splitting outputs."""
 
 
+class KeptAnswer(Protocol):
+    """An answer that the response cache keeps, as a frontend may give it to further requests of the same bytes. Loop thread
+    only.
+    """
+
+    def repeat(self) -> bool:
+        """Count a further request that is answered like this, now; or return False, and count nothing: the cache has let go of
+        the answer, or the model would answer otherwise by now.
+        """
+
+
 @dataclass(slots=True)
 class InferResponse:
-    """One answer: unary inference has one of it, a decoupled model 0..n. `timing` is None where nobody has measured."""
+    """One answer: unary inference has one of it, a decoupled model 0..n. `timing` is None where nobody has measured. `kept` is
+    what the response cache says of an answer that came from it.
+    """
 
     model_name: str
     model_version: str
@@ -39,3 +52,4 @@ class InferResponse:
     outputs: list[OutputTensor]
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     timing: Timing | None = None
+    kept: KeptAnswer | None = None

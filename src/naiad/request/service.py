@@ -110,8 +110,12 @@ class InferenceService(Protocol):
         that isn't known.
         """
 
-    def on_readiness_change(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after each change of what `is_ready` or `is_model_serving` may say, as long as the server lives.
+    def leads_to_one(self, name: str, version: str) -> bool:
+        """Return whether each inference of that model is answered by the same loaded version and copied to no other."""
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after each change of what `is_ready`, `is_model_serving` or `leads_to_one` may say, and of which
+        version answers, as long as the server lives.
 
         It may be called for nothing, and must return at once.
         """

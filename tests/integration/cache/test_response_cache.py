@@ -13,6 +13,7 @@ import requests
 import tritonclient.grpc
 import tritonclient.http
 from model_folders import identity, write_model
+from raw_http import Connection, infer
 from tritonclient.utils import shared_memory
 from waiting import wait_until
 
@@ -60,7 +61,7 @@ def answered(response) -> dict:
 
 
 def test_each_answer_holds_the_outputs_that_were_asked_for_whatever_was_kept_before(tmp_path, serve):
-    """shared/cases/10."""
+    """A kept answer must not decide which outputs the next client gets."""
     two(tmp_path)
     server = serve(tmp_path, CACHE)
     x = [[1.0, 2.0]]
@@ -225,3 +226,23 @@ def test_a_kept_answer_is_written_to_the_shared_memory_of_each_who_asks(tmp_path
     finally:
         shared_memory.destroy_shared_memory_region(region)
     assert server.metric("nv_cache_num_hits_per_model", model="echo") == 1
+
+
+def test_the_same_bytes_again_count_as_hits_and_are_asked_anew_of_a_new_model(tmp_path, serve):
+    two(tmp_path)
+    server = serve(tmp_path, CACHE, "--model-control-mode=explicit", "--load-model=*")
+    asking = infer("two", [1.0])
+    with Connection(server.host_port) as connection:
+        answers = [connection.send(asking).response() for _ in range(6)]
+        assert len({answer[2] for answer in answers}) == 1
+        assert server.metric("nv_inference_request_success", model="two") == 6
+        assert server.metric("nv_cache_num_hits_per_model", model="two") == 5
+        assert server.metric("nv_cache_num_hits") == 5
+        assert server.metric("nv_inference_exec_count", model="two") == 1
+        two(tmp_path, factor="x * 10")
+        requests.post(f"{server.url}/v2/repository/models/two/load", timeout=10).raise_for_status()
+        assert b"[10.0]" in connection.send(asking).response()[2]
+        shares = {"weights": {"1": 1}}
+        requests.post(f"{server.url}/v2/models/two/traffic", json=shares, timeout=10).raise_for_status()
+        assert {b"[10.0]" in connection.send(asking).response()[2] for _ in range(4)} == {True}
+    assert server.metric("nv_cache_num_hits_per_model", model="two") == 4

@@ -1,4 +1,4 @@
-"""Models that share a resource, and call others while they have it. shared/cases/31."""
+"""Models that share a resource, and call others while they have it."""
 
 from __future__ import annotations
 

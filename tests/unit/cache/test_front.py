@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from naiad.cache.base import copy_of
 from naiad.cache.front import CacheFront, FrontContext
 from naiad.cache.local import LocalCache
 from naiad.errors import Code, FailureReason, InferenceServerError, unavailable
@@ -275,3 +276,57 @@ def test_waiting_for_the_front_ends_when_nothing_is_held():
         await waiting
 
     asyncio.run(main())
+
+
+class Keeper(Sink):
+    """Remembers what may be said again of the answer."""
+
+    kept = None
+
+    def send(self, response, is_final):
+        self.kept = response.kept
+        super().send(response, is_final)
+
+
+def kept_answer(bench: Bench):
+    """Return what a hit says of its answer."""
+    bench.ask()
+    bench.run()
+    sink = Keeper()
+    request = InferRequest({"X": np.full(1, 1, np.float32)}, ("Y",), 1, Responder(sink, bench.statistics, 0), 0)
+    bench.front.enqueue(request)
+    return sink.kept
+
+
+def test_a_kept_answer_may_be_repeated_and_each_time_counts_as_a_hit():
+    bench = Bench()
+    kept = kept_answer(bench)
+    assert (kept.repeat(), kept.repeat(), bench.counts) == (True, True, (4, 3, 1))
+    hits = next(family for family in bench.cache.families() if family.name == "nv_cache_num_hits")
+    assert hits.samples[0].value == 3
+
+
+def test_repeating_an_answer_keeps_it_from_going_as_the_least_recently_used():
+    bench = Bench(limit_bytes=1800)
+    kept = kept_answer(bench)
+    bench.ask(2)
+    bench.run()
+    assert (len(bench.cache), kept.repeat()) == (2, True)
+    bench.ask(3)
+    bench.run()
+    assert (len(bench.cache), kept.repeat()) == (2, True)
+
+
+def replace(bench: Bench) -> None:
+    """Put another answer in the place of the one that is kept."""
+    ((generation, key), _), *_ = bench.cache._entries.items()
+    bench.cache.insert(generation, key, copy_of([OutputTensor("Y", FP32, np.zeros(1, np.float32))], {}))
+
+
+@pytest.mark.parametrize("end", [lambda bench: bench.front.close(), lambda bench: bench.front.renew(), replace])
+def test_an_answer_that_is_no_longer_the_answer_isn_t_repeated_and_nothing_is_counted(end):
+    bench = Bench()
+    kept = kept_answer(bench)
+    end(bench)
+    before = bench.counts
+    assert (kept.repeat(), bench.counts) == (False, before)

@@ -1,4 +1,4 @@
-"""What a model's warm-up samples hold, and what is said of wrong ones. shared/cases/25."""
+"""What a model's warm-up samples hold, and what is said of wrong ones."""
 
 from __future__ import annotations
 

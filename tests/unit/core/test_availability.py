@@ -151,7 +151,7 @@ def test_other_models_serve_meanwhile_and_the_model_still_says_what_it_is(run):
 def test_who_asked_to_be_told_hears_of_every_change_of_readiness(run):
     async def work(bench):
         core, heard = bench.core, []
-        core.on_readiness_change(lambda: heard.append((core.is_ready(), core.is_model_serving("echo"))))
+        core.on_change(lambda: heard.append((core.is_ready(), core.is_model_serving("echo"))))
         changes = [
             (lambda: bench.model.set_unready(REASON), (False, False)),
             (lambda: bench.model.set_unready(""), (True, True)),
@@ -176,7 +176,7 @@ def test_loading_is_told_from_the_first_model_to_the_whole_server(tmp_path):
         repository, pool = new_repository(asyncio.get_running_loop())
         core = InferenceServer(Identity("naiad", "1"), repository, controls_of(repository), SimpleNamespace(), True)
         heard: list[object] = []
-        core.on_readiness_change(lambda: heard.append((core.is_ready(), core.is_model_serving("echo"))))
+        core.on_change(lambda: heard.append((core.is_ready(), core.is_model_serving("echo"))))
         found = scan([tmp_path], ())
         assert core.is_model_serving("echo") is None
         repository.announce(found)

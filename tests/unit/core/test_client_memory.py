@@ -10,7 +10,7 @@ import pytest
 from fake_device_memory import FakeDeviceMemory
 from posix_object import PosixObject
 
-from naiad.core.client_memory import ClientMemory, uses_regions
+from naiad.core.client_memory import ClientMemory
 from naiad.errors import Code, InferenceServerError, invalid_argument
 from naiad.memory.client_regions.region import LARGE_BYTES
 from naiad.request.call import CallInput, CallOutput, InferCall, RegionSlice
@@ -59,13 +59,13 @@ def region_input(size: int, offset: int = 0) -> CallInput:
     ],
 )
 def test_calls_with_a_region_are_told_from_others(inputs, outputs, expected):
-    assert uses_regions(InferCall("m", inputs=inputs, outputs=outputs)) is expected
+    assert InferCall("m", inputs=inputs, outputs=outputs).uses_regions is expected
 
 
 def test_the_core_sees_buffers_and_no_regions(memory):
     plain = CallInput("B", "UINT8", [1], b"1")
     call = accepted(memory, region_input(4, 2), plain, outputs=(CallOutput("Y", region=RegionSlice("r", 0, 8)),))
-    assert not uses_regions(call)
+    assert not call.uses_regions
     assert call.inputs == [CallInput("X", "UINT8", [4], b"cdef"), plain]
     assert call.outputs == [CallOutput("Y")]
 

@@ -40,7 +40,7 @@ class HealthBoard:
         self._still_to_tell: list[WatchRpc] = []
         self._has_changed = False
         self._is_due = False
-        service.on_readiness_change(self._on_change)
+        service.on_change(self._on_change)
 
     def check(self, _service: InferenceService, request: Message) -> Message:
         """Return the health of what is asked for. As in Triton, a name that isn't known asks for the server's.

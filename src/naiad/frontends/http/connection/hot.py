@@ -5,9 +5,9 @@ Owns limits and encodings of hot bodies. Subclasses answer inference and generat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from naiad.errors import InferenceServerError, invalid_argument
 from naiad.frontends.codec_thread import CodecThread
@@ -17,6 +17,7 @@ from naiad.frontends.http.connection.exchange import Exchange, Transmitter
 from naiad.frontends.http.connection.routes import HotRoute
 from naiad.frontends.http.json_helper.process import JsonHelper
 from naiad.frontends.http.status import error_body
+from naiad.request.response import KeptAnswer
 from naiad.request.service import InferenceService, InferHandle
 from naiad.wire.call_templates import CallTemplates
 from naiad.wire.compression import check_coding, decompress
@@ -68,6 +69,18 @@ def read_head(headers: Headers) -> Head:
     )
 
 
+def without_upgrade(method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Return the head of a request for HTTP/1.1 without what offers another protocol."""
+    lines = [b"%b %b HTTP/1.1" % (method, target)]
+    for name, value in headers:
+        if name == b"connection":
+            tokens = [token.strip() for token in value.split(b",")]
+            value = b", ".join(token for token in tokens if token.lower() not in (b"upgrade", b"http2-settings"))  # noqa: PLW2901
+        if name not in (b"upgrade", b"http2-settings") and (value or name != b"connection"):
+            lines.append(b"%b: %b" % (name, value))
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
 def has_droppable_body(headers: Headers) -> bool:
     """Return whether the body of a refused request may be read and dropped: it is small, and its client surely sends it."""
     fields = dict(headers)
@@ -109,6 +122,13 @@ class OpenedHead:
     refusal: tuple[int, str] | None = None
 
 
+class AnswerMemory(Protocol):
+    """Where answers of the response cache are remembered together with the requests that got them."""
+
+    def learn(self, data: bytes, kept: KeptAnswer, response: bytes) -> None:
+        """Remember that `data`, exactly one request, was answered with the bytes `response`, which say `kept`."""
+
+
 @dataclass(frozen=True, slots=True)
 class HotContext:
     """What all hot requests of a site are answered with."""
@@ -119,12 +139,15 @@ class HotContext:
     response_templates: ResponseTemplates
     json_helper: JsonHelper
     codec_thread: CodecThread
+    answers: AnswerMemory
 
 
 class HotExchange(Exchange):
-    """A hot request. The connection fills `body`, puts all of it into `content`, and calls `start`."""
+    """A hot request. The connection fills `body`, puts all of it into `content`, and calls `start`. `source` are the bytes of
+    the whole request where it came in one piece.
+    """
 
-    __slots__ = ("body", "content", "context", "handle", "opened")
+    __slots__ = ("body", "content", "context", "handle", "opened", "source")
 
     body: Body
 
@@ -133,6 +156,7 @@ class HotExchange(Exchange):
         self.context = context
         self.opened = opened
         self.content: Buffer = b""
+        self.source = b""
         self.handle: InferHandle | None = None
 
     def start(self) -> None:

@@ -11,7 +11,7 @@ from naiad.frontends.http.connection.body import Buffer
 from naiad.frontends.http.connection.hot import HotExchange
 from naiad.frontends.http.json_helper.process import Converted
 from naiad.request.call import InferCall
-from naiad.request.response import InferResponse
+from naiad.request.response import InferResponse, KeptAnswer
 from naiad.wire.binary_form import response_as_parts
 from naiad.wire.compression import compress, negotiate
 from naiad.wire.kserve_request import decode_infer
@@ -111,11 +111,22 @@ class InferExchange(HotExchange):
         self._finish_response([packed], header_length, b"Content-Encoding: %s\r\n" % coding.encode())
 
     def _finish_response(self, buffers: list[Buffer], header_length: int | None, headers: bytes) -> None:
-        if header_length is None:
-            self.respond(200, reply.JSON, buffers, headers)
-        else:
+        content_type = reply.JSON
+        if header_length is not None:
             headers += b"Inference-Header-Content-Length: %d\r\n" % header_length
-            self.respond(200, reply.BINARY, buffers, headers)
+            content_type = reply.BINARY
+        if self.response is not None and self.response.kept is not None:
+            self._remember(self.response.kept, content_type, buffers, headers)
+        self.respond(200, content_type, buffers, headers)
+
+    def _remember(self, kept: KeptAnswer, content_type: bytes, buffers: list[Buffer], headers: bytes) -> None:
+        """Let the same bytes be answered at once when they come again, when nothing but the answer comes of them."""
+        call, opened = self.call, self.opened
+        if not (self.source and opened.keep_alive) or self.connection.is_closing_wanted() or call.uses_regions:
+            return
+        if self.context.service.leads_to_one(call.model_name, call.model_version):
+            head = reply.head(200, content_type, sum(map(len, buffers)), opened.extra + headers)
+            self.context.answers.learn(self.source, kept, b"".join([head, *buffers]))
 
 
 def _is_large_in_json(response: InferResponse, call: InferCall) -> bool:

@@ -20,7 +20,7 @@ from naiad.frontends.http.connection import reply
 from naiad.frontends.http.connection.body import Body, DirectReceiver
 from naiad.frontends.http.connection.exchange import Exchange, Preflight, Refusal
 from naiad.frontends.http.connection.half_close import HalfCloseWatch, probe_of_app
-from naiad.frontends.http.connection.hot import HotExchange, OpenedHead
+from naiad.frontends.http.connection.hot import HotExchange, OpenedHead, without_upgrade
 from naiad.frontends.http.connection.site import HttpSite, RequestHead
 from naiad.frontends.http.connection.timeouts import MessageClock
 
@@ -123,12 +123,20 @@ class HttpConnection(HttpToolsProtocol):
             self._after_parsing(data, is_between)
 
     def _receive_known(self, data: bytes) -> bool:
-        """Take `data` without the parser when it is one whole hot request whose head came before."""
-        known = self._site.heads.find(data)
+        """Take `data` without the parser when it is one whole hot request whose head came before, or all of it did."""
+        site = self._site
+        if len(site.answers) and not self.is_busy and not self.flow.write_paused:
+            answer = site.answers.find(data)
+            if answer is not None:
+                self.server_state.total_requests += 1
+                self.transport.write(answer)
+                return True
+        known = site.heads.find(data)
         if known is None:
             return False
         opened, start = known
-        exchange = self._site.exchange(opened, self)
+        exchange = site.exchange(opened, self)
+        exchange.source = data
         exchange.content = memoryview(data)[start:]
         self._admit(exchange)
         return True
@@ -486,15 +494,3 @@ class HttpConnection(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
-
-
-def without_upgrade(method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Return the head of a request for HTTP/1.1 without what offers another protocol."""
-    lines = [b"%b %b HTTP/1.1" % (method, target)]
-    for name, value in headers:
-        if name == b"connection":
-            tokens = [token.strip() for token in value.split(b",")]
-            value = b", ".join(token for token in tokens if token.lower() not in (b"upgrade", b"http2-settings"))  # noqa: PLW2901
-        if name not in (b"upgrade", b"http2-settings") and (value or name != b"connection"):
-            lines.append(b"%b: %b" % (name, value))
-    return b"\r\n".join(lines) + b"\r\n\r\n"

@@ -35,7 +35,7 @@ from naiad.frontends.http.connection.hot import (
     read_head,
 )
 from naiad.frontends.http.connection.infer import InferExchange
-from naiad.frontends.http.connection.known_heads import KnownHeads
+from naiad.frontends.http.connection.known_requests import KnownAnswers, KnownHeads
 from naiad.frontends.http.connection.routes import HotKind, HotRoute, HotRoutes
 from naiad.frontends.http.cors import CorsPolicy
 from naiad.frontends.http.json_helper.process import JsonHelper
@@ -81,6 +81,8 @@ class HttpSite:
         self.state = ServerState()
         self.routes = HotRoutes(has_hot_routes)
         self.heads = KnownHeads()
+        self.answers = KnownAnswers()
+        service.on_change(self.answers.forget)
         self._hot = HotContext(
             service,
             RequestLimits(options.max_input_size_bytes),
@@ -88,10 +90,11 @@ class HttpSite:
             ResponseTemplates(),
             JsonHelper(loop),
             CodecThread(loop, "naiad-codec"),
+            self.answers,
         )
         self._access = AccessRules(options.restricted, api_keys=options.api_keys)
         if options.api_keys is not None:
-            options.api_keys.on_change(self.heads.forget)
+            options.api_keys.on_change(self._forget)
         self._cors = CorsPolicy(options.cors_origins)
         self.forwards_headers = bool(options.header_forward_pattern)
         self._forwarder = HeaderForwarder(options.header_forward_pattern)
@@ -100,6 +103,11 @@ class HttpSite:
         """End what the site started; its connections are gone."""
         self._hot.json_helper.close()
         self._hot.codec_thread.close()
+
+    def _forget(self) -> None:
+        """Forget what was decided for those who might ask then."""
+        self.heads.forget()
+        self.answers.forget()
 
     def cors_lines(self, headers: Headers) -> bytes:
         """Return the header lines that every response to this request carries; b"" when CORS is off."""
