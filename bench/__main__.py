@@ -21,13 +21,14 @@ from bench.http_infer import Form
 from bench.many_models import many_models
 from bench.measure import Setting, Starter
 from bench.onnx.share import share_of_engine
-from bench.results import Results
+from bench.results import Comparison, Results
 from bench.scenarios import (
     ENGINE_SCENARIOS,
     FOOTPRINT,
     IDLE,
     MANY,
     SCENARIOS,
+    SEQUENCE_SCENARIOS,
     STREAM,
     VARIANTS,
     EngineScenario,
@@ -36,6 +37,7 @@ from bench.scenarios import (
     chosen_names,
     scenario_names,
 )
+from bench.sequences.compare import STATEFUL, WAYS, compare_sequences
 from bench.servers import serves_grpc
 from bench.triton_setup import Program
 
@@ -73,7 +75,7 @@ def _run(options: argparse.Namespace, folder: Path) -> Results:
     variants = [each for each in VARIANTS if _has_variant(each, left_out)]
     engines = _engine_scenarios(setting, names, left_out)
     return Results(
-        comparisons=tuple(measure.compare(setting, scenarios, variants)),
+        comparisons=(*measure.compare(setting, scenarios, variants), *_sequence_rows(setting, names, left_out)),
         engines=tuple(share_of_engine(setting, engines)),
         footprints=tuple(measure.footprints(setting)) if FOOTPRINT in names else (),
         idles=tuple(idle_growth(setting)) if IDLE in names else (),
@@ -134,11 +136,23 @@ def _has_generator(setting: Setting, scenario: Scenario, left_out: list[str]) ->
 
 
 def _has_variant(variant: Variant, left_out: list[str]) -> bool:
-    """Whether this checkout of Naiad can run models that way: the module is looked up, not imported."""
+    """Whether Naiad can run models that way here: the module is looked up, not imported."""
     if not variant.module or importlib.util.find_spec(variant.module) is not None:
         return True
-    left_out.append(f"Naiad, {variant.title}: not built yet (there is no {variant.module})")
+    left_out.append(f"Naiad, {variant.title}: there is no {variant.module}")
     return False
+
+
+def _sequence_rows(setting: Setting, names: frozenset[str], left_out: list[str]) -> list[Comparison]:
+    """Measure the chosen ones: those need wrk, and Naiad's ONNX models the packages onnx and onnxruntime."""
+    chosen = [each for each in SEQUENCE_SCENARIOS if each.name in names]
+    if "wrk" not in setting.generators:
+        left_out.extend(f"{each.name}: without wrk there is no load" for each in chosen)
+        return []
+    has_onnx = all(importlib.util.find_spec(name) is not None for name in ("onnx", "onnxruntime"))
+    if chosen and not has_onnx:
+        left_out.append(f"Naiad, {STATEFUL.title}: needs onnx and onnxruntime")
+    return compare_sequences(setting, chosen, [each for each in WAYS if has_onnx or each is not STATEFUL])
 
 
 def _engine_scenarios(setting: Setting, names: frozenset[str], left_out: list[str]) -> list[EngineScenario]:

@@ -53,14 +53,20 @@ class InferRequest:
     body: bytes
 
 
-def make_request(model: str, inputs: Mapping[str, Array], form: Form) -> InferRequest:
-    """Return the request that sends `inputs` (FP32 or INT32) to `model` and wants all its outputs back in the same form."""
+def make_request(
+    model: str, inputs: Mapping[str, Array], form: Form, parameters: Mapping[str, int | bool] | None = None
+) -> InferRequest:
+    """Return the request that sends `inputs` (FP32 or INT32) to `model` and wants all its outputs back in the same form.
+
+    `parameters` are the request's own, those of sequences for one.
+    """
     path = f"/v2/models/{model}/infer"
     if form is Form.JSON:
         entries = [_entry(name, array) | {"data": array.ravel().tolist()} for name, array in inputs.items()]
-        return InferRequest(path, {"Content-Type": "application/json"}, json.dumps({"inputs": entries}).encode())
+        document = {"inputs": entries} | ({"parameters": dict(parameters)} if parameters else {})
+        return InferRequest(path, {"Content-Type": "application/json"}, json.dumps(document).encode())
     entries = [_entry(name, array) | {"parameters": {"binary_data_size": array.nbytes}} for name, array in inputs.items()]
-    header = json.dumps({"inputs": entries, "parameters": {"binary_data_output": True}}).encode()
+    header = json.dumps({"inputs": entries, "parameters": {**(parameters or {}), "binary_data_output": True}}).encode()
     headers = {"Content-Type": "application/octet-stream", HEADER_LENGTH: str(len(header))}
     return InferRequest(path, headers, b"".join([header, *(array.tobytes() for array in inputs.values())]))
 

@@ -25,16 +25,8 @@ from bench.servers import bound_to
 from bench.triton_setup import Program
 
 WRK_RESULT = "WRK_RESULT "
-# A request as Lua reads it from files, and what wrk counted as one line of JSON when it is done.
-WRK_SCRIPT = """
-function init(args)
-  wrk.method = "POST"
-  wrk.body = io.open(args[1], "rb"):read("*a")
-  for line in io.lines(args[2]) do
-    local name, value = line:match("^([^:]+): (.*)$")
-    wrk.headers[name] = value
-  end
-end
+# What wrk counted, as one line of JSON when it is done.
+WRK_DONE = """
 function done(summary, latency, requests)
   local errors = summary.errors
   io.write(string.format(
@@ -44,6 +36,20 @@ function done(summary, latency, requests)
     errors.connect, errors.read, errors.write, errors.status, errors.timeout))
 end
 """
+# A request as Lua reads it from files.
+WRK_SCRIPT = (
+    """
+function init(args)
+  wrk.method = "POST"
+  wrk.body = io.open(args[1], "rb"):read("*a")
+  for line in io.lines(args[2]) do
+    local name, value = line:match("^([^:]+): (.*)$")
+    wrk.headers[name] = value
+  end
+end
+"""
+    + WRK_DONE
+)
 
 
 @dataclass(frozen=True, slots=True)

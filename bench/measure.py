@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.errors import BenchError
@@ -123,30 +124,42 @@ def _compare_one(setting: Setting, scenario: Scenario, ours: Sequence[Subject], 
         for subject, taken in zip(subjects, samples):
             print(f"{scenario.name}, round {number + 1}: {subject.server.name} {subject.title}", flush=True)
             taken.append(fire(setting, subject, shot))
+            if scenario.family.is_cached and taken[-1].batch_size:
+                raise BenchError(f"{scenario.name}: {subject.server.name} ran the model, so these weren't hits of the cache")
     triton = samples[-1] if theirs else []
+    tensor_bytes = sum(array.nbytes for array in inputs.values())
     if not ours:
-        return [_row(scenario, "", [], triton)]
-    return [_row(scenario, subject.title, naiad, triton) for subject, naiad in zip(ours, samples)]
+        return [make_row(scenario.name, "", [], triton, tensor_bytes)]
+    return [make_row(scenario.name, subject.title, naiad, triton, tensor_bytes) for subject, naiad in zip(ours, samples)]
 
 
-def _row(scenario: Scenario, variant: str, naiad: Sequence[Sample], triton: Sequence[Sample]) -> Comparison:
+def make_row(
+    scenario: str, variant: str, naiad: Sequence[Sample], triton: Sequence[Sample], tensor_bytes: int = 0
+) -> Comparison:
+    """Return the row of these rounds; no samples for what wasn't measured."""
     medians = [median_sample(samples) if samples else None for samples in (naiad, triton)]
     rounds = [tuple(round(sample.requests_per_s, 1) for sample in samples) for samples in (naiad, triton)]
-    tensor_bytes = sum(array.nbytes for array in scenario.family.inputs().values())
-    return Comparison(scenario.name, variant, medians[0], medians[1], rounds[0], rounds[1], tensor_bytes)
+    return Comparison(scenario, variant, medians[0], medians[1], rounds[0], rounds[1], tensor_bytes)
 
 
 def fire(setting: Setting, subject: Subject, shot: Shot) -> Sample:
-    """Check one answer, warm up, load. CPU time is divided by what the server's own statistics counted meanwhile.
+    """Check one answer, warm up, load. Raises BenchError when the answer is wrong or a request fails."""
+    _check(subject, shot)
+    warm_up_s = WARM_UP_S if shot.generator != "perf_analyzer" else 0  # its first window is its own warm-up
+    return timed(subject, partial(_load, setting, subject, shot), shot.plan, warm_up_s)
 
-    Raises BenchError when the answer is wrong or a request fails.
+
+def timed(subject: Subject, load: Callable[[LoadPlan], LoadResult], plan: LoadPlan, warm_up_s: float = WARM_UP_S) -> Sample:
+    """Warm up for `warm_up_s` seconds, 0 for not at all, then load as `plan` says.
+
+    CPU time is divided by what the server's own statistics counted meanwhile. Raises BenchError when a request fails or none is
+    counted.
     """
     address, model = subject.server.address, subject.model
-    _check(subject, shot)
-    if shot.generator != "perf_analyzer":  # perf_analyzer's first window is its own warm-up
-        _load(setting, subject, shot, LoadPlan(shot.plan.concurrency, WARM_UP_S, shot.plan.cores))
+    if warm_up_s:
+        load(LoadPlan(plan.concurrency, warm_up_s, plan.cores))
     cpu_s, before = subject.server.cpu_s(), counts(address, model)
-    result = _load(setting, subject, shot, shot.plan)
+    result = load(plan)
     cpu_s, after = subject.server.cpu_s() - cpu_s, counts(address, model)
     successes, executions = after.successes - before.successes, after.executions - before.executions
     if successes <= 0:

@@ -32,7 +32,13 @@ METHOD = (
         "execution), one instance, requests of batch 1. "
         "Triton's side is its Python backend with an identity model in Python, since the public wheel has no C++ identity: "
         "Naiad's rows in place and in a thread run Naiad's own identity, so they compare servers and not model code. "
-        "Like with like is the row of the worker process."
+        "Like with like is the row of the worker process; ensembles have a row with ONNX models as their steps as well."
+    ),
+    (
+        "Sequences: a running sum over 1,000 sequences that are open at once, whose steps take turns; each ends after 20 "
+        "steps and starts again. Some sums are asked for after each run. Triton's side is a Python model that keeps the sums, "
+        "as is Naiad's worker process; with ONNX the server keeps them as implicit state. `oldest` has 1024 candidates and "
+        "batches of 64, `direct` eight instances with 128 slots each."
     ),
     (
         "The bare engine is ONNX Runtime in a loop in its own process, one thread, the full batch. Server and engine share "

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from bench.errors import BenchError
 from bench.http_infer import Array, Form
+from bench.models import onnx_files
 from bench.models.repository import Model, Tensor
 from bench.onnx import files
+from bench.sequences.lives import COUNT
 
 PYTHON_IDENTITY = Path(__file__).parent / "models" / "python_identity.py"
 PYTHON_SLEEPER = Path(__file__).parent / "models" / "python_sleeper.py"
@@ -52,13 +55,16 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way of running the identity in Naiad. `module` must exist in Naiad for it, "" for nothing special."""
+    """One way of running the identity in Naiad. `module` must be there for it, "" for nothing special; with `is_step` only
+    the steps of ensembles run that way.
+    """
 
     name: str
     title: str
     backend: str
     parameters: dict[str, str] = field(default_factory=dict)
     module: str = ""
+    is_step: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,17 @@ class Scenario:
     form: Form
     concurrency: int
     generator: str = "wrk"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceScenario:
+    """COUNT live sequences over `concurrency` connections on one model with this `strategy` in its sequence_batching."""
+
+    name: str
+    strategy: str
+    max_batch_size: int
+    instance_count: int = 1
+    concurrency: int = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +128,7 @@ VARIANTS = (
     Variant("in_place", "in place", "identity", {"naiad_placement": "in_place"}),
     Variant("thread", "in a thread", "identity", {"naiad_placement": "thread"}),
     Variant("worker", "worker process", "python", module="naiad.backends.python"),
+    Variant("onnx", "ONNX models", "onnxruntime", module="onnx", is_step=True),
 )
 
 SCENARIOS = (
@@ -139,10 +157,16 @@ ENGINE_SCENARIOS = (
     EngineScenario("resnet50", files.resnet50, _PICTURE, _CLASSES, 1, is_batching=False),
 )
 
+SEQUENCE_SCENARIOS = (
+    SequenceScenario(f"sequences-{COUNT}-oldest-c64", "oldest { max_candidate_sequences: 1024 }", 64),
+    SequenceScenario(f"sequences-{COUNT}-direct-c64", "direct { }", 128, 8),
+)
+
 
 def scenario_names() -> tuple[str, ...]:
     """Return every name that --scenario takes, in the order of the table."""
-    return (*(each.name for each in SCENARIOS), *(each.name for each in ENGINE_SCENARIOS), FOOTPRINT, IDLE, STREAM, MANY)
+    listed = [each.name for each in SCENARIOS] + [each.name for each in SEQUENCE_SCENARIOS]
+    return (*listed, *(each.name for each in ENGINE_SCENARIOS), FOOTPRINT, IDLE, STREAM, MANY)
 
 
 def chosen_names(wanted: tuple[str, ...]) -> frozenset[str]:
@@ -156,7 +180,8 @@ def chosen_names(wanted: tuple[str, ...]) -> frozenset[str]:
 
 def variants_of(family: Family, variants: Sequence[Variant]) -> list[Variant]:
     """Return those of `variants` in which the family's model can run."""
-    return [each for each in variants if each.backend == "python" or not family.needs_python]
+    chosen = (each for each in variants if each.backend == "python" or not family.needs_python)
+    return [each for each in chosen if family.step_count or not each.is_step]
 
 
 def naiad_identity(family: Family, variant: Variant) -> Model:
@@ -192,6 +217,7 @@ def engine_model(scenario: EngineScenario) -> Model:
 
 
 def _identity(name: str, family: Family, backend: str, parameters: dict[str, str], file: Path | None) -> Model:
+    is_onnx = backend == "onnxruntime"
     model = Model(
         name=f"{name}_step" if family.step_count else name,
         backend=backend,
@@ -202,7 +228,8 @@ def _identity(name: str, family: Family, backend: str, parameters: dict[str, str
         is_cached=family.is_cached,
         parameters=parameters,
         file=file,
-        file_name="model.py" if file else "",
+        file_name="model.py" if file else "model.onnx" if is_onnx else "",
+        make_file=partial(onnx_files.identity, *family.dims) if is_onnx else None,
     )
     if not family.step_count:
         return model

@@ -30,6 +30,8 @@ CACHE = "--cache-config=local,size=1048576"
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 CHILD_TIMEOUT_S = 1.0
+EXIT_TIMEOUT_S = 3
+"""How long Triton may wait for sequences that nobody has ended, when it stops."""
 POLL_S = 0.002
 
 
@@ -122,6 +124,7 @@ def triton_launch(program: Program, repository: Path) -> Launch:
         f"--metrics-port={metrics_port}",
         "--allow-gpu-metrics=false",
         "--model-load-thread-count=1",
+        f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
         CACHE,
     )
     return Launch("Triton", program, program.arguments + flags, http_port, grpc_port)

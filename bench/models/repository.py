@@ -6,7 +6,7 @@ Owns the text of the configs. Both servers get the same one, but for the backend
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -23,9 +23,10 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model to serve. `file` is copied to `1/<file_name>`; `is_batched` turns the dynamic batcher on,
-    `is_decoupled` lets it answer a request with any number of responses, `is_cached` has its answers kept. With `step` it is an
-    ensemble that runs that model, from its first input to its first output, `step_count` times one after the other.
+    """One model to serve. `file` is copied to `1/<file_name>`, or what `make_file` returns is written there; `is_batched` turns
+    the dynamic batcher on, `is_decoupled` lets it answer a request with any number of responses, `is_cached` has its answers
+    kept, `more_config` is added to its configuration. With `step` it is an ensemble that runs that model, from its first input
+    to its first output, `step_count` times one after the other.
     """
 
     name: str
@@ -33,12 +34,15 @@ class Model:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     max_batch_size: int = 0
+    instance_count: int = 1
     is_batched: bool = False
     is_decoupled: bool = False
     is_cached: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
     file: Path | None = None
     file_name: str = ""
+    make_file: Callable[[], bytes] | None = None
+    more_config: str = ""
     step: Model | None = None
     step_count: int = 0
 
@@ -52,6 +56,8 @@ def write_repository(root: Path, models: tuple[Model, ...]) -> Path:
         (root / model.name / "config.pbtxt").write_text(config_text(model))
         if model.file is not None:
             shutil.copyfile(model.file, version / model.file_name)
+        if model.make_file is not None:
+            (version / model.file_name).write_bytes(model.make_file())
     return root
 
 
@@ -63,11 +69,12 @@ def config_text(model: Model) -> str:
     lines += [f"output {_tensor_text(tensor)}" for tensor in model.outputs]
     if model.step is not None:
         return "\n".join([*lines, *_step_lines(model, model.step)]) + "\n"
-    lines += ["instance_group { count: 1 kind: KIND_CPU }"]
+    lines += [f"instance_group {{ count: {model.instance_count} kind: KIND_CPU }}"]
     lines += ["dynamic_batching { }"] if model.is_batched else []
     lines += ["model_transaction_policy { decoupled: true }"] if model.is_decoupled else []
     lines += ["response_cache { enable: true }"] if model.is_cached else []
     lines += [f'parameters {{ key: "{key}" value {{ string_value: "{text}" }} }}' for key, text in model.parameters.items()]
+    lines += [model.more_config] if model.more_config else []
     return "\n".join(lines) + "\n"
 
 

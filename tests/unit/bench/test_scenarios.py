@@ -20,6 +20,7 @@ from bench.scenarios import (
     naiad_identity,
     scenario_names,
     triton_identity,
+    variants_of,
 )
 from bench.servers import bound_to, listening_port
 from bench.triton_setup import is_ready, mark_ready, only_file, run_step
@@ -62,6 +63,15 @@ def test_a_repository_is_made_anew_with_a_version_folder_and_the_model_s_file(tm
     files = sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
     assert files == ["identity/1/model.py", "identity/config.pbtxt"]
     assert "dynamic_batching" not in (root / "identity" / "config.pbtxt").read_text()
+
+
+def test_onnx_models_are_the_steps_of_ensembles_only() -> None:
+    onnx = next(each for each in VARIANTS if each.is_step)
+    assert onnx in variants_of(ENSEMBLE, VARIANTS)
+    assert onnx not in variants_of(IDENTITY, VARIANTS)
+    step = naiad_identity(ENSEMBLE, onnx).step
+    assert step is not None
+    assert (step.backend, step.file_name, step.make_file is None) == ("onnxruntime", "model.onnx", False)
 
 
 @pytest.mark.parametrize("scenario", ENGINE_SCENARIOS, ids=lambda scenario: scenario.name)
