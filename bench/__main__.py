@@ -21,7 +21,9 @@ from bench.http_infer import Form
 from bench.many_models import many_models
 from bench.measure import Setting, Starter
 from bench.onnx.share import share_of_engine
-from bench.results import Comparison, Results
+from bench.open_loop.compare import compare_open_loop
+from bench.open_loop.scenarios import ADAPTIVE_SCENARIOS, BATCHINGS, LOAD_FACTORS, OVERLOAD, WITH_TIMEOUT, overload_scenario
+from bench.results import Comparison, OpenLoop, Results
 from bench.scenarios import (
     ENGINE_SCENARIOS,
     FOOTPRINT,
@@ -81,6 +83,7 @@ def _run(options: argparse.Namespace, folder: Path) -> Results:
         idles=tuple(idle_growth(setting)) if IDLE in names else (),
         streams=tuple(stream_rates(setting)) if STREAM in names else (),
         many_models=tuple(_attempt(MANY, left_out, lambda: many_models(setting)) or ()) if MANY in names else (),
+        open_loops=tuple(_open_loops(setting, names)),
         left_out=tuple(left_out),
     )
 
@@ -153,6 +156,12 @@ def _sequence_rows(setting: Setting, names: frozenset[str], left_out: list[str])
     if chosen and not has_onnx:
         left_out.append(f"Naiad, {STATEFUL.title}: needs onnx and onnxruntime")
     return compare_sequences(setting, chosen, [each for each in WAYS if has_onnx or each is not STATEFUL])
+
+
+def _open_loops(setting: Setting, names: frozenset[str]) -> list[OpenLoop]:
+    adaptive = [each for each in ADAPTIVE_SCENARIOS if each.name in names]
+    overload = [overload_scenario(factor) for factor in LOAD_FACTORS] if OVERLOAD in names else []
+    return [*compare_open_loop(setting, adaptive, BATCHINGS), *compare_open_loop(setting, overload, [WITH_TIMEOUT])]
 
 
 def _engine_scenarios(setting: Setting, names: frozenset[str], left_out: list[str]) -> list[EngineScenario]:

@@ -71,6 +71,13 @@ def make_request(
     return InferRequest(path, headers, b"".join([header, *(array.tobytes() for array in inputs.values())]))
 
 
+def on_the_wire(address: Address, request: InferRequest) -> bytes:
+    """Return the bytes that post `request` over HTTP/1.1, for those who send them by themselves."""
+    headers = {"Host": str(address), **request.headers, "Content-Length": str(len(request.body))}
+    head = [f"POST {request.path} HTTP/1.1", *(f"{name}: {text}" for name, text in headers.items())]
+    return "\r\n".join([*head, "", ""]).encode() + request.body
+
+
 def read_outputs(headers: Mapping[str, str], body: bytes) -> dict[str, Array]:
     """Return the tensors of a response by name, each in its shape; raise BenchError when it isn't one.
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import Machine
-from bench.results import Comparison, EngineShare, Footprint, Idle, ManyModels, Results, Sample, Stream
+from bench.results import Comparison, EngineShare, Footprint, Idle, ManyModels, OpenLoop, Results, Sample, Stream
 
 ABSENT = "n/a"
 LARGE_TENSOR_BYTES = 100_000
+OVERLOAD_PREFIX = "overload-"
 METHOD = (
     (
         "Every figure is the median of the rounds; within a round each server and variant gets the same load in turn. "
@@ -39,6 +40,13 @@ METHOD = (
         "steps and starts again. Some sums are asked for after each run. Triton's side is a Python model that keeps the sums, "
         "as is Naiad's worker process; with ONNX the server keeps them as implicit state. `oldest` has 1024 candidates and "
         "batches of 64, `direct` eight instances with 128 slots each."
+    ),
+    (
+        "Requests that come when they come (adaptive-*, overload-*): a client of one thread sends at the moments of a trace, "
+        "the same for all, however late the answers are; latencies count from those moments. The model sleeps 8 ms an "
+        "execution and 1 ms a request, so that full batches of 8 make 500 requests/s. In time is within 50 ms for adaptive-*, "
+        "within the queue's time-out (100 ms, REJECT) and 25 ms more for overload-*, whose best is the subject's best of the "
+        "loads from 0.8 to 3 times 500 requests/s."
     ),
     (
         "The bare engine is ONNX Runtime in a loop in its own process, one thread, the full batch. Server and engine share "
@@ -88,6 +96,8 @@ def to_markdown(machine: Machine, results: Results, settings: dict[str, Any]) ->
     large = [row for row in results.comparisons if row.tensor_bytes >= LARGE_TENSOR_BYTES]
     if large:
         parts.append("## Large tensors both ways\n\n" + throughput_table(large))
+    if results.open_loops:
+        parts.append("## Requests that come when they come\n\n" + open_loop_table(results.open_loops))
     if results.streams:
         parts.append("## A stream of small responses\n\n" + stream_table(results.streams))
     if results.idles:
@@ -135,6 +145,28 @@ def _throughput_cells(row: Comparison) -> list[str]:
 
 def _megabytes_per_s(sample: Sample | None, tensor_bytes: int) -> float | None:
     return None if sample is None else 2 * tensor_bytes * sample.requests_per_s / 1e6
+
+
+def open_loop_table(rows: Sequence[OpenLoop]) -> str:
+    """Return one line for each trace, server and batching; under overload with the share of the subject's best row."""
+    titles = ["scenario", "server", "batching", "offered req/s", "in time req/s", "of its best", "p50 ms", "p99 ms", "refused"]
+    titles += ["refusal p50 ms", "req/execution", "generator's p99 lag ms"]
+    overloads = [row for row in rows if row.scenario.startswith(OVERLOAD_PREFIX)]
+    return _table(titles, (_open_loop_cells(row, [each for each in overloads if _is_same_subject(each, row)]) for row in rows))
+
+
+def _is_same_subject(row: OpenLoop, other: OpenLoop) -> bool:
+    return (row.server, row.batching) == (other.server, other.batching)
+
+
+def _open_loop_cells(row: OpenLoop, rivals: Sequence[OpenLoop]) -> list[str]:
+    found = row.sample
+    best_per_s = max((each.sample.goodput_per_s for each in rivals), default=0.0) if row in rivals else 0.0
+    cells = [row.scenario, row.server, row.batching, _number(found.offered_per_s), _number(found.goodput_per_s)]
+    cells += [f"{found.goodput_per_s / best_per_s:.0%}" if best_per_s else ABSENT]
+    cells += [_milliseconds(found.p50_us), _milliseconds(found.p99_us), f"{found.refused_share:.0%}"]
+    cells += [_milliseconds(found.refusal_p50_us) if found.refused_share else ABSENT]
+    return [*cells, _number(found.batch_size), _milliseconds(found.lag_p99_us)]
 
 
 def stream_table(rows: Sequence[Stream]) -> str:

@@ -138,6 +138,33 @@ class ManyModels:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenSample:
+    """One trace of arrivals on one server. `goodput_per_s` counts the answers that came in time, latencies are of all that were
+    answered, from the moment in the trace; `refusal_p50_us` is how soon a client hears of a refusal, 0 when none was refused;
+    `lag_p99_us` is how late the generator itself sent.
+    """
+
+    offered_per_s: float
+    goodput_per_s: float
+    p50_us: float
+    p99_us: float
+    refused_share: float
+    refusal_p50_us: float
+    batch_size: float
+    lag_p99_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLoop:
+    """One server with one way of batching under one trace."""
+
+    scenario: str
+    server: str
+    batching: str
+    sample: OpenSample
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """Everything one run found; `left_out` says what couldn't be measured on this machine, and why."""
 
@@ -147,6 +174,7 @@ class Results:
     idles: tuple[Idle, ...] = ()
     streams: tuple[Stream, ...] = ()
     many_models: tuple[ManyModels, ...] = ()
+    open_loops: tuple[OpenLoop, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
@@ -180,7 +208,12 @@ def median_many_models(rounds: Sequence[ManyModelsSample]) -> ManyModelsSample:
     return ManyModelsSample(*_medians(rounds))
 
 
-_AnySample = Sample | EngineSample | FootprintSample | IdleSample | StreamSample | ManyModelsSample
+def median_open(rounds: Sequence[OpenSample]) -> OpenSample:
+    """Return the median of each figure by itself over the rounds, of which there must be at least one."""
+    return OpenSample(*_medians(rounds))
+
+
+_AnySample = Sample | EngineSample | FootprintSample | IdleSample | StreamSample | ManyModelsSample | OpenSample
 
 
 def _medians(rounds: Sequence[_AnySample]) -> list[float]:

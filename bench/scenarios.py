@@ -17,6 +17,7 @@ from bench.http_infer import Array, Form
 from bench.models import onnx_files
 from bench.models.repository import Model, Tensor
 from bench.onnx import files
+from bench.open_loop.scenarios import ADAPTIVE_SCENARIOS, OVERLOAD
 from bench.sequences.lives import COUNT
 
 PYTHON_IDENTITY = Path(__file__).parent / "models" / "python_identity.py"
@@ -166,6 +167,7 @@ SEQUENCE_SCENARIOS = (
 def scenario_names() -> tuple[str, ...]:
     """Return every name that --scenario takes, in the order of the table."""
     listed = [each.name for each in SCENARIOS] + [each.name for each in SEQUENCE_SCENARIOS]
+    listed += [each.name for each in ADAPTIVE_SCENARIOS] + [OVERLOAD]
     return (*listed, *(each.name for each in ENGINE_SCENARIOS), FOOTPRINT, IDLE, STREAM, MANY)
 
 

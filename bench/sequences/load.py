@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 
 from bench.errors import BenchError
-from bench.http_infer import Address, check_answer
+from bench.http_infer import Address, check_answer, on_the_wire
 from bench.load import WRK_DONE, LoadPlan, LoadResult, parse_wrk, run_program
 from bench.sequences.lives import Lives, Step, expected, make_step
 from bench.triton_setup import Program
@@ -66,7 +66,7 @@ def run_sequences(program: Program, address: Address, model: str, plan: LoadPlan
     with tempfile.TemporaryDirectory(prefix="naiad-bench-") as folder:
         script, data, sizes = (Path(folder, name) for name in ("sequences.lua", "requests", "sizes"))
         script.write_text(SCRIPT)
-        requests = [_on_the_wire(address, model, sequence, kind) for kind in KINDS for sequence in range(lives.count)]
+        requests = [on_the_wire(address, make_step(model, sequence, kind)) for kind in KINDS for sequence in range(lives.count)]
         data.write_bytes(b"".join(requests))
         sizes.write_text("".join(f"{len(request)}\n" for request in requests))
         size = [f"-c{plan.concurrency}", "-t1", f"-d{max(round(plan.duration_s), 1)}s", "--timeout=10s"]
@@ -92,10 +92,3 @@ def check_sums(address: Address, model: str, sent: int, lives: Lives) -> None:
     """Ask some sequences that are open for their sums, by a step that adds nothing; raise BenchError when one is wrong."""
     for sequence, total in lives.probes(sent).items():
         check_answer(address, make_step(model, sequence, Step(is_start=False, is_end=False), 0), expected(total))
-
-
-def _on_the_wire(address: Address, model: str, sequence: int, kind: Step) -> bytes:
-    request = make_step(model, sequence, kind)
-    headers = {"Host": str(address), **request.headers, "Content-Length": str(len(request.body))}
-    head = [f"POST {request.path} HTTP/1.1", *(f"{name}: {text}" for name, text in headers.items())]
-    return "\r\n".join([*head, "", ""]).encode() + request.body

@@ -16,6 +16,8 @@ from bench.results import (
     FootprintSample,
     ManyModels,
     ManyModelsSample,
+    OpenLoop,
+    OpenSample,
     Results,
     Sample,
     median_sample,
@@ -71,6 +73,19 @@ def test_many_models_are_shown_with_what_each_costs() -> None:
     table = report.many_models_table([ManyModels("Naiad", 2000, sample)])
     assert cells(table) == ["Naiad", "2000", "7.6", "50.0", "0.8", "97.0", "0.0"]
     assert len(cells(table, 0)) == 7
+
+
+def test_an_overload_is_shown_with_its_share_of_the_subject_s_best_row_and_a_trace_of_adaptive_without() -> None:
+    def row(scenario: str, server: str, goodput_per_s: float) -> OpenLoop:
+        return OpenLoop(scenario, server, "2 ms", OpenSample(600, goodput_per_s, 20_000, 90_000, 0.25, 1_500, 7.5, 400))
+
+    rows = [row("overload-1x", "Naiad", 400), row("overload-3x", "Naiad", 300), row("overload-1x", "Triton", 800)]
+    table = report.open_loop_table([*rows, row("adaptive-poisson-50", "Naiad", 100)])
+    shares = [cells(table, line)[5] for line in range(2, 6)]
+    assert shares == ["100%", "75%", "100%", "n/a"]
+    expected = ["overload-3x", "Naiad", "2 ms", "600", "300", "75%", "20.00", "90.00", "25%", "1.50", "7.5", "0.40"]
+    assert cells(table, 3) == expected
+    assert len(cells(table, 0)) == len(expected)
 
 
 @pytest.mark.parametrize(("is_dirty", "name"), [(False, "2030-01-31-abc1234.md"), (True, "2030-01-31-abc1234-dirty.md")])
