@@ -88,8 +88,8 @@ class SequenceScenario:
     name: str
     strategy: str
     max_batch_size: int
-    instance_count: int = 1
-    concurrency: int = 64
+    instance_count: int
+    concurrency: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +158,10 @@ ENGINE_SCENARIOS = (
     EngineScenario("resnet50", files.resnet50, _PICTURE, _CLASSES, 1, is_batching=False),
 )
 
+OLDEST = "oldest { max_candidate_sequences: 1024 }"
 SEQUENCE_SCENARIOS = (
-    SequenceScenario(f"sequences-{COUNT}-oldest-c64", "oldest { max_candidate_sequences: 1024 }", 64),
-    SequenceScenario(f"sequences-{COUNT}-direct-c64", "direct { }", 128, 8),
+    *(SequenceScenario(f"sequences-{COUNT}-oldest-c{count}", OLDEST, 64, 1, count) for count in (64, 256)),
+    SequenceScenario(f"sequences-{COUNT}-direct-c64", "direct { }", 128, 8, 64),
 )
 
 
