@@ -1,8 +1,9 @@
 """JSON parts that were read before: the same text again, with as many bytes behind it, needs no parsing.
 
 Owns that memory. A client that sends a tensor of the same shape again repeats its JSON part to the byte, since the tensor is in
-the binary section. Texts with an `id` are not kept, as ids differ; nor are those with tensors in JSON or in shared
-memory. A property test holds both ways to the same calls.
+the binary section. Texts with an `id` or of a sequence are not kept, as ids differ: a thousand sequences would push out all
+others, and learning costs twice what reading does. Nor are those with tensors in JSON or in shared memory. A property test
+holds both ways to the same calls.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class CallTemplates:
 
     def learn(self, text: bytes, call: InferCall, size: int) -> None:
         """Remember `text`, which was read as `call` and has `size` bytes behind it."""
-        if call.id or len(text) > _LONGEST_KNOWN or any(item.buffer is None for item in call.inputs):
+        if call.id or call.sequence_id or len(text) > _LONGEST_KNOWN or any(item.buffer is None for item in call.inputs):
             return
         if any(output.region is not None for output in call.outputs):
             return

@@ -18,7 +18,9 @@ from naiad.wire.limits import RequestLimits
 
 LIMITS = RequestLimits(1 << 20)
 NAMES = st.sampled_from(["A", "B", "é"])
-PARAMETERS = st.dictionaries(st.sampled_from(["priority", "binary_data_output", "custom"]), st.sampled_from([0, 1, True, "x"]))
+PARAMETERS = st.dictionaries(
+    st.sampled_from(["priority", "binary_data_output", "custom", "sequence_id"]), st.sampled_from([0, 1, True, "x"])
+)
 
 
 @st.composite
@@ -56,7 +58,7 @@ def test_a_remembered_call_is_the_call_that_would_be_read(sent):
         assert seen(text, blob, templates) == seen(text, blob, None)
 
 
-def test_a_text_that_comes_again_has_one_template_and_ids_have_none():
+def test_a_text_that_comes_again_has_one_template_and_those_with_an_id_or_a_sequence_have_none():
     templates = CallTemplates()
     item = {"name": "A", "shape": [1], "datatype": "INT8", "parameters": {"binary_data_size": 1}}
     plain = json.dumps({"inputs": [item]}).encode()
@@ -64,9 +66,10 @@ def test_a_text_that_comes_again_has_one_template_and_ids_have_none():
     assert calls[0].template is None
     assert calls[1].template is calls[2].template is not None
     assert bytes(calls[2].inputs[0].buffer) == b"c"
-    with_id = json.dumps({"id": "7", "inputs": [item]}).encode()
-    again = [decode_infer(with_id + b"a", len(with_id), "m", "", LIMITS, templates) for _ in range(2)]
-    assert [call.template for call in again] == [None, None]
+    for more in ({"id": "7"}, {"parameters": {"sequence_id": 7}}, {"parameters": {"sequence_id": "seven"}}):
+        text = json.dumps({**more, "inputs": [item]}).encode()
+        again = [decode_infer(text + b"a", len(text), "m", "", LIMITS, templates) for _ in range(2)]
+        assert [call.template for call in again] == [None, None]
 
 
 def test_a_remembered_text_does_not_keep_the_body_alive():
