@@ -163,12 +163,14 @@ class CacheFront:
         if refused is not None:
             self._dissolve(flight)
             self._refuse(*refused)
+        self._tell_idle()
 
     def _dissolve(self, flight: Flight) -> None:
         """Let each that waits run for itself."""
         self._remove(flight)
         for request in flight.take_all():
             self._run_alone(request)
+        self._tell_idle()
 
     def _run_alone(self, request: InferRequest) -> None:
         try:

@@ -355,8 +355,19 @@ class InferenceServer:
         """Return whether `call` belongs to a sequence that has begun: it may go on while the server drains."""
         if not call.sequence_id or call.is_sequence_start:
             return False
-        route = self._routes.get((call.model_name, call.model_version))
-        return route is not None and route.model.knows_sequence(call.sequence_id)
+        return self._knows_sequence("", call.model_name, call.model_version, call.sequence_id)
+
+    def _knows_sequence(self, namespace: str, name: str, version: str, sequence_id: int | str) -> bool:
+        """Return whether a sequence of this id is under way at a version that may answer, or at a step of one."""
+        for model in self._repository.loaded(name, namespace):
+            if version and version != str(model.plan.version):
+                continue
+            steps = () if model.plan.ensemble is None else model.plan.ensemble.steps
+            if model.knows_sequence(sequence_id) or any(
+                self._knows_sequence(model.namespace, step.model_name, step.version, sequence_id) for step in steps
+            ):
+                return True
+        return False
 
     def _on_change(self) -> None:
         self._routes.clear()

@@ -237,9 +237,9 @@ class Model:
         return leaving
 
     def resume(self, copies: Copies) -> None:
-        """Go on with `copies`, one for each instance of the plan, after `park`."""
-        self.enqueue, self.note, self.is_parked = self.scheduler.enqueue, "", False
+        """Go on with `copies`, one for each instance of the plan, after `park`. Raises what `RateLimiter.check` raises."""
         self._put_to_work(self.plan.instances, copies)
+        self.enqueue, self.note, self.is_parked = self.scheduler.enqueue, "", False
 
     def added_instances(self, plan: ModelPlan) -> list[InstancePlan]:
         """Return the instances of `plan` that aren't there yet."""
@@ -248,9 +248,9 @@ class Model:
 
     def _put_to_work(self, plans: Sequence[InstancePlan], copies: Copies) -> None:
         instances = self._made_instances(plans, copies)
+        self._seats.take(instances, plans)
         self._instances += instances
         self._active += [instance for instance, made in zip(instances, plans) if not made.is_passive]
-        self._seats.take(instances, plans)
         is_sole = len(self._active) == 1 and isinstance(self.scheduler, DirectScheduler) and not self._seats
         for instance in self._instances:
             if isinstance(instance, ProcessInstance):

@@ -161,9 +161,9 @@ class ModelTable:
             )
         return (claimed or known or [name])[0]
 
-    def _entry(self, name: str) -> Entry | None:
+    def _entry(self, name: str, namespace: str = "") -> Entry | None:
         """Return the model that `name` stands for, None for none. A key is no name. Raises what `key_for` raises."""
-        key = self.key_for(name)
+        key = self.key_for(name, namespace)
         return None if self.is_namespaced and name_of(key) != name else self._entries.get(key)
 
     def failures(self) -> list[tuple[str, str]]:
@@ -223,12 +223,12 @@ class ModelTable:
                 if model is not None:
                     yield model
 
-    def loaded(self, name: str) -> list[Model]:
+    def loaded(self, name: str, namespace: str = "") -> list[Model]:
         """Return the versions of a model that are loaded, ascending, also those that can't serve for a time; none for a name
-        that isn't known, or that several models have.
+        that isn't known, or that several models have. `namespace` is that of who asks.
         """
         try:
-            entry = self._entry(name)
+            entry = self._entry(name, namespace)
         except InferenceServerError:
             return []
         return [] if entry is None else [_loaded(name, entry, number) for number in entry.ready()]

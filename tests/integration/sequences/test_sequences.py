@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import signal
 import threading
 
+import ensembles
 import numpy as np
 import pytest
 import requests
@@ -208,6 +210,45 @@ def test_at_sigterm_sequences_under_way_go_on_until_they_end(tmp_path, serve):
     server.process.send_signal(signal.SIGTERM)
     wait_until(lambda: requests.get(f"{server.url}/v2/health/ready", timeout=5).status_code == 503)
     wait_until(lambda: "takes no new inference requests" in refusal(client, 2, 1, "S"))
+    assert (client.ask(1, 1), client.ask(1, 1, "E")) == ([2], [3])
+    assert server.wait() == 0
+
+
+def begin_to_end(server: ServerProcess) -> None:
+    """Send SIGTERM and return when the server takes no new requests."""
+    server.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: requests.get(f"{server.url}/v2/health/ready", timeout=5).status_code == 503)
+
+
+def test_at_sigterm_sequences_of_an_ensemble_go_on_until_they_end(tmp_path, serve):
+    sequence_models.count(tmp_path, "direct { } max_sequence_idle_microseconds: 60000000")
+    ensembles.chain(tmp_path, "inner", ["count"], max_batch_size=4)
+    ensembles.chain(tmp_path, "outer", ["inner"], max_batch_size=4)
+    server = serve(tmp_path)
+    client = client_of(server, "outer", "http")
+    assert client.ask(1, 1, "S") == [1]
+    begin_to_end(server)
+    assert "takes no new inference requests" in refusal(client, 2, 1)
+    assert (client.ask(1, 1), client.ask(1, 1, "E")) == ([2], [3])
+    assert server.wait() == 0
+
+
+def test_at_sigterm_sequences_of_a_version_that_shares_requests_go_on_although_a_worker_dies(tmp_path, serve):
+    folder = sequence_models.count(tmp_path, "direct { } max_sequence_idle_microseconds: 60000000")
+    config = folder / "config.pbtxt"
+    shares = json.dumps({"weights": {"1": 1, "2": 0}}).replace('"', '\\"')
+    config.write_text(
+        config.read_text() + "version_policy { all { } }\n"
+        f'parameters {{ key: "naiad_traffic" value {{ string_value: "{shares}" }} }}'
+    )
+    (folder / "2").mkdir()
+    (folder / "2" / "model.py").write_text((folder / "1" / "model.py").read_text())
+    server = serve(tmp_path)
+    client, other = client_of(server, "count", "http"), client_of(server, "count", "http")
+    assert client.ask(1, 1, "S") == [1]
+    assert other.ask(9, 1, "S", model_version="2") == [1]
+    begin_to_end(server)
+    assert "worker" in refusal(other, 9, -1, model_version="2")
     assert (client.ask(1, 1), client.ask(1, 1, "E")) == ([2], [3])
     assert server.wait() == 0
 

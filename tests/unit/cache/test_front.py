@@ -330,3 +330,28 @@ def test_an_answer_that_is_no_longer_the_answer_isn_t_repeated_and_nothing_is_co
     end(bench)
     before = bench.counts
     assert (kept.repeat(), bench.counts) == (False, before)
+
+
+@pytest.mark.parametrize("reason", [FailureReason.CANCELED, FailureReason.REJECTED])
+def test_who_waits_until_nothing_is_held_hears_of_it_when_others_run_in_a_leader_s_place(reason: FailureReason):
+    bench = Bench()
+    leader, _ = bench.ask()
+    bench.ask()
+    assert bench.front.open_count == 1
+    leader.responder.fail(backend_error(reason))
+    bench.turn()
+    assert (bench.front.open_count, bench.idle_count, len(bench.queue)) == (0, 1, 2)
+
+
+def test_who_waits_until_nothing_is_held_hears_of_it_when_a_leader_has_no_answer():
+    bench = Bench()
+    leader, _ = bench.ask()
+    bench.ask()
+    leader.responder._sink._sink = Silent()
+    leader.responder.send(None)
+    assert (bench.front.open_count, bench.idle_count, len(bench.queue)) == (0, 1, 2)
+
+
+class Silent(Sink):
+    def send(self, response, is_final):
+        """Take an end without an answer."""

@@ -304,9 +304,14 @@ class MemoryBudget:
             if not holding.is_gone:
                 self._fail(holding, self._too_large(holding))
             return
+        try:
+            model.resume(copies)
+        except InferenceServerError as error:
+            await self._hooks.close_copies(prepared.source.name, copies)
+            self._fail(holding, error.message)
+            return
         holding.demand_load_count += 1
         holding.failures = 0
-        model.resume(copies)
         self._set_resident(holding)
         self._hooks.on_change()
 

@@ -5,7 +5,7 @@ Owns that mapping; without a rate limiter there is nothing in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from naiad.config.plan import InstancePlan
 from naiad.request.batch import Instance
@@ -29,10 +29,11 @@ class Seats:
         """Return what the scheduler knows `instance` as."""
         return self._seats.get(instance, instance)
 
-    def take(self, instances: Sequence[Instance], plans: Iterable[InstancePlan]) -> None:
-        """Give each new instance its seat."""
+    def take(self, instances: Sequence[Instance], plans: Sequence[InstancePlan]) -> None:
+        """Give each new instance its seat. Raises as the class, and then none has one."""
         if self._limiter is None:
             return
+        self._limiter.check(plans)
         for instance, plan in zip(instances, plans):
             seat = self._limiter.limit(self._model, plan, instance)
             if seat is not instance:

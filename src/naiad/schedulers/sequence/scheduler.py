@@ -96,9 +96,11 @@ class SequenceScheduler:
 
     def follow(self, predecessor: SequenceScheduler) -> None:
         """Leave the sequences that `predecessor` has under way to it, until they end; their requests come here from now on."""
-        self._predecessors.append(predecessor)
         predecessor.expect_rest()
-        predecessor.on_idle(partial(self._predecessors.remove, predecessor))
+        # It may be idle while one that it followed itself is not.
+        for other in (predecessor, *predecessor._predecessors):
+            self._predecessors.append(other)
+            other.on_idle(partial(self._predecessors.remove, other))
 
     def expect_rest(self) -> None:
         """Go on with the sequences under way after `stop`, as the rest of their requests will still come."""
@@ -152,7 +154,8 @@ class SequenceScheduler:
             if on_free is not None:
                 on_free()
             return
-        lane.is_open, lane.on_free = False, on_free
+        # Who closes the model takes an instance out that is leaving already.
+        lane.is_open, lane.on_free = False, on_free or lane.on_free
         self._slots.remove_all(lane)
         if on_free is None:
             lane.pause()

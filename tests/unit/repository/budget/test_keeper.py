@@ -20,7 +20,7 @@ from naiad.backends.table import BackendTable
 from naiad.clock import LoopClock
 from naiad.core.server import Identity, InferenceServer
 from naiad.core.traffic.control import TrafficControl
-from naiad.errors import Code, InferenceServerError
+from naiad.errors import Code, InferenceServerError, invalid_argument
 from naiad.execution.placement import TurnBudget
 from naiad.execution.pools import ExecutionPools
 from naiad.execution.process.load_waits import LoadWaits
@@ -33,7 +33,7 @@ from naiad.repository.layout import ScanResult, scan
 from naiad.repository.loader import Loader, LoadSettings
 from naiad.repository.loading.attempts import LoadRules
 from naiad.repository.manager import RepositoryManager
-from naiad.repository.model import Runtime
+from naiad.repository.model import Model, Runtime
 from naiad.request.call import CallInput, InferCall
 
 NAMES = ("a", "b", "c")
@@ -228,6 +228,22 @@ def test_after_a_failure_requests_are_refused_for_a_while_and_cost_the_others_no
         bench.holding("c").retry_at_s = 0
         assert await bench.error("c") is None
         assert bench.holding("c").failures == 0
+
+    run(work)
+
+
+def test_a_model_whose_resources_are_no_longer_to_be_had_answers_who_waits_and_leaves_nothing(run, monkeypatch):
+    def refuse(_model, _copies):
+        raise invalid_argument("resource 'R' is global elsewhere")
+
+    async def work(bench: Bench) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(Model, "resume", refuse)
+            error = await bench.error("c")
+        assert (error is not None and "resource 'R' is global elsewhere" in error.message) is True
+        await until(lambda: "c" not in SteeredBackend.open)
+        bench.holding("c").retry_at_s = 0
+        assert await bench.error("c") is None
 
     run(work)
 

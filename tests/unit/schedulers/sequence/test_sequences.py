@@ -560,6 +560,38 @@ def test_sequences_end_where_they_began_while_a_successor_takes_the_new_ones(str
 
 
 @BOTH
+def test_a_sequence_stays_where_it_began_through_several_successors(strategy: str) -> None:
+    first = Setup(strategy)
+    first.send(1, "S")
+    first.finish()
+    older, before = first, first
+    for _ in range(2):
+        latest = Setup(strategy, clock=first.clock)
+        latest.scheduler.follow(older.scheduler)
+        older.scheduler.stop()
+        older, before = latest, older
+    assert before is not first
+    latest.send(1)
+    first.finish()
+    latest.send(1, "E")
+    first.finish()
+    assert (first.ids(), latest.scheduler._predecessors) == ([[1]] * 3, [])
+    assert "START" in latest.refusal(1).message
+
+
+@BOTH
+def test_who_waits_for_an_instance_hears_of_it_when_the_model_closes_first(strategy: str) -> None:
+    setup = Setup(strategy)
+    setup.send(1, "S")
+    setup.finish()
+    gone: list[bool] = []
+    setup.scheduler.remove(setup.instance, lambda: gone.append(True))
+    assert gone == []
+    setup.scheduler.remove(setup.instance)
+    assert (gone, setup.scheduler.sequence_count()) == ([True], 0)
+
+
+@BOTH
 def test_ten_thousand_abandoned_sequences_leave_nothing_and_no_timer(strategy: str) -> None:
     """Case 06: state that only a well-behaved client frees."""
     setup = Setup(strategy, instance_count=2, max_batch_size=1)
