@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from batching_plans import make_plan
 from scheduler_contract import SchedulerContract
+from seated import Seated
 
 from naiad.clock import Clock
 from naiad.request.batch import Instance, Scheduler
@@ -20,3 +21,8 @@ class TestBatchesOfOne(SchedulerContract):
 class TestBatchesOfFour(SchedulerContract):
     def make(self, instances: Sequence[Instance], clock: Clock) -> Scheduler:
         return DynamicScheduler(instances, clock, make_plan(max_batch_size=4))
+
+
+class TestBatchesOfFourWithResources(SchedulerContract):
+    def make(self, instances: Sequence[Instance], clock: Clock) -> Scheduler:
+        return Seated(lambda seats: DynamicScheduler(seats, clock, make_plan(max_batch_size=4)), instances, clock)

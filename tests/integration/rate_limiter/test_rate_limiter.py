@@ -6,6 +6,7 @@ import itertools
 import threading
 from pathlib import Path
 
+import ensembles
 import pytest
 from model_folders import identity, write_model
 from server_process import ServerProcess
@@ -89,6 +90,19 @@ def test_models_that_share_a_resource_and_call_a_third_one_never_lock_each_other
     assert ask_all(server, ["b", "c"], 25) == []
     times = sorted(tuple(map(float, line.split())) for line in (tmp_path / "runs.txt").read_text().splitlines())
     assert len(times) == 200
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(times)), "two ran at the same time"
+
+
+def test_an_ensemble_of_two_that_share_a_resource_holds_it_for_no_longer_than_a_step(tmp_path, serve):
+    repository = tmp_path / "models"
+    identity(repository, "echo", dims="-1")
+    calling(repository, "b", "echo", need("R"))
+    calling(repository, "c", "echo", need("R"))
+    ensembles.chain(repository, "ens", ["b", "c"])
+    server = serve(repository, "--rate-limit=execution_count", "--rate-limit-resource=R:1")
+    assert ask_all(server, ["ens", "b", "c"], 24) == []
+    times = sorted(tuple(map(float, line.split())) for line in (tmp_path / "runs.txt").read_text().splitlines())
+    assert len(times) == 8 * (8 * 2 + 8 + 8)
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(times)), "two ran at the same time"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from fake_execution import Probe
 from manual_clock import ManualClock
 
 from naiad.config.plan import InstancePlan, ResourceNeed
@@ -56,7 +57,7 @@ class Bench:
         return inner, self.limiter.limit(model, InstancePlan(model, "CPU", -1, model, False, resources, priority), inner)
 
     def submit(self, seat) -> None:
-        request = SimpleNamespace(responder=SimpleNamespace(fail=self.errors.append))
+        request = SimpleNamespace(responder=SimpleNamespace(fail=self.errors.append, has_ended=False))
         seat.submit(Batch([request], 1), self.done.append)
 
 
@@ -85,9 +86,9 @@ def test_batches_that_run_in_place_one_after_the_other_do_not_pile_up_on_the_sta
     def again(instance) -> None:
         left[0] -= 1
         if left[0]:
-            bench.limiter._clock.call_soon(lambda: seat.submit(Batch([], 1), again))
+            bench.limiter._clock.call_soon(lambda: seat.submit(Batch([Probe().request], 1), again))
 
-    seat.submit(Batch([], 1), again)
+    seat.submit(Batch([Probe().request], 1), again)
     bench.clock.settle()
     assert (inner.count, left) == (3000, [0])
 

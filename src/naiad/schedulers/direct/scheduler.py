@@ -13,6 +13,7 @@ from naiad.errors import InferenceServerError
 from naiad.request.batch import Batch, Instance
 from naiad.request.request import InferRequest
 from naiad.schedulers import refusals
+from naiad.schedulers.rate_limiter.asking import AskingInstances
 
 
 class DirectScheduler:
@@ -25,6 +26,9 @@ class DirectScheduler:
         self._running = 0
         self._running_in: dict[Instance, int] = {}
         self._removed: dict[Instance, Callable[[], None] | None] = {}
+        self._limited = AskingInstances(self._on_grant, self._on_refuse)
+        for instance in instances:
+            self._limited.add(instance)
         self._is_dispatch_due = False
         self._is_dispatching = False
         self._is_stopped = False
@@ -55,7 +59,8 @@ class DirectScheduler:
     def add(self, instance: Instance) -> None:
         """See `Scheduler.add`."""
         self._removed.pop(instance, None)
-        if instance not in self._running_in and instance not in self._idle:
+        is_waiting = self._limited.add(instance)
+        if not is_waiting and instance not in self._running_in and instance not in self._idle:
             self._idle.append(instance)
             if self._queue and not self._is_dispatch_due:
                 self._dispatch_soon()
@@ -64,6 +69,7 @@ class DirectScheduler:
         """See `Scheduler.remove`."""
         if instance in self._idle:
             self._idle.remove(instance)
+        self._limited.remove(instance)
         if instance in self._running_in:
             self._removed[instance] = on_free
         elif on_free is not None:
@@ -96,6 +102,8 @@ class DirectScheduler:
         # An instance that runs in place is free again before `submit` returns: this loop goes on with it, without recursion.
         self._is_dispatching = True
         while self._queue and self._idle:
+            if self._limited and not self._limited.is_ready(self._idle):
+                continue
             instance = self._idle.pop()
             batches = self._take(min(instance.run_length, -(-len(self._queue) // (len(self._idle) + 1))))
             self._running_in[instance] = len(batches)
@@ -105,6 +113,22 @@ class DirectScheduler:
             else:
                 instance.submit_run(batches, self._on_done)
         self._is_dispatching = False
+        if self._limited:
+            self._limited.give_back(self._idle)
+        self._check_idle()
+
+    def _on_grant(self, instance: Instance) -> None:
+        self._idle.append(instance)
+        if not self._is_dispatching:
+            self._dispatch()
+
+    def _on_refuse(self, instance: Instance, error: InferenceServerError) -> None:
+        """End the request that `instance` was to run."""
+        self._idle.append(instance)
+        for batch in self._take(min(len(self._queue), 1)):
+            batch.requests[0].responder.fail(error)
+        if self._queue and not (self._is_dispatching or self._is_dispatch_due):
+            self._dispatch_soon()
         self._check_idle()
 
     def _take(self, count: int) -> list[Batch]:
@@ -136,6 +160,8 @@ class DirectScheduler:
         self._check_idle()
 
     def _check_idle(self) -> None:
+        if self._limited and not self._queue:
+            self._idle += self._limited.give_up()
         if not self._idle_callbacks or self._queue or self._running:
             return
         callbacks, self._idle_callbacks = self._idle_callbacks, []

@@ -27,6 +27,7 @@ from naiad.schedulers.dynamic.policy import (
 from naiad.schedulers.hold import Hold
 from naiad.schedulers.ordering import ResponseOrder
 from naiad.schedulers.queue import PriorityQueue
+from naiad.schedulers.rate_limiter.asking import AskingInstances
 from naiad.schedulers.refusals import stopping, timeout_expired
 
 
@@ -58,6 +59,9 @@ class DynamicScheduler:
         self._idle = list(reversed(instances))
         self._running: dict[Instance, _Running] = {}
         self._removed: dict[Instance, Callable[[], None] | None] = {}
+        self._limited = AskingInstances(self._on_grant, self._on_refuse)
+        for instance in instances:
+            self._limited.add(instance)
         self._clock = clock
         self._rules = BatchRules.of(plan)
         self._policy: BatchPolicy = policy or FixedPolicy(self._rules)
@@ -103,7 +107,8 @@ class DynamicScheduler:
     def add(self, instance: Instance) -> None:
         """See `Scheduler.add`."""
         self._removed.pop(instance, None)
-        if instance not in self._running and instance not in self._idle:
+        is_waiting = self._limited.add(instance)
+        if not is_waiting and instance not in self._running and instance not in self._idle:
             self._idle.append(instance)
             if self._queue:
                 self._ask()
@@ -112,6 +117,7 @@ class DynamicScheduler:
         """See `Scheduler.remove`."""
         if instance in self._idle:
             self._idle.remove(instance)
+        self._limited.remove(instance)
         if instance in self._running:
             self._removed[instance] = on_free
         elif on_free is not None:
@@ -164,11 +170,33 @@ class DynamicScheduler:
             if not isinstance(decision, Dispatch):
                 self._wait = decision
                 break
+            if self._limited and not self._limited.is_ready(self._idle):
+                continue
             self._submit(decision, now_ns)
             left -= decision.size
             now_ns = self._expire()
         self._is_dispatching = False
+        if self._limited:
+            self._limited.give_back(self._idle)
         self._after_dispatch()
+
+    def _on_grant(self, instance: Instance) -> None:
+        self._idle.append(instance)
+        if not self._is_dispatching:
+            self._dispatch()
+
+    def _on_refuse(self, instance: Instance, error: InferenceServerError) -> None:
+        """End the requests that `instance` was to run."""
+        self._idle.append(instance)
+        decision = self._policy.decide(self._queue, self._clock.now_ns())
+        refused = self._queue.take(decision.count) if isinstance(decision, Dispatch) else []
+        for request in refused:
+            request.on_cancel = None  # First all of them: the sink of one may cancel another.
+        for request in refused:
+            request.responder.fail(error)
+        if self._queue and not self._is_dispatching:
+            self._ask()
+        self._check_idle()
 
     def _submit(self, decision: Dispatch, now_ns: int) -> None:
         requests = self._queue.take(decision.count)
@@ -237,6 +265,8 @@ class DynamicScheduler:
         self._check_idle()
 
     def _check_idle(self) -> None:
+        if self._limited and not self._queue:
+            self._idle += self._limited.give_up()
         if self._queue or self._running:
             return
         if self._is_stopped:

@@ -64,7 +64,7 @@ class RateLimiter:
         if not isinstance(instance, LimitedInstance) or instance.claim not in self._limited:
             return
         if instance.claim.is_waiting:
-            self._policy.give_up(instance.claim)
+            self.give_up(instance.claim)
             instance.refuse(unavailable(f"model '{instance.model}' was unloaded"))
         del self._limited[instance.claim]
         self._count()
@@ -85,6 +85,11 @@ class RateLimiter:
         """Take an instance's resources back."""
         self._moves += 1
         self._policy.release(claim)
+        self._pump()
+
+    def give_up(self, claim: Claim) -> None:
+        """Let an instance wait no longer; others may go before it now."""
+        self._policy.give_up(claim)
         self._pump()
 
     def _pump(self, *, is_stalled: bool = False) -> None:
@@ -133,15 +138,20 @@ class RateLimiter:
 
 
 class LimitedInstance:
-    """See `Instance`. Stands before `inner` and takes one batch, or one run of them, at a time, which waits for resources."""
+    """See `Instance`. Stands before `inner` and takes one batch at a time, which runs at once when `acquire` has got the
+    resources for it and waits for them otherwise: schedulers that can form a batch late ask first, so that it may grow.
+    """
 
     def __init__(self, limiter: RateLimiter, model: str, inner: Instance, claim: Claim) -> None:
         self._limiter = limiter
         self.model = model
         self.inner = inner
         self.claim = claim
-        self._batches: list[Batch] = []
+        self._batch: Batch | None = None
         self._on_done: OnDone | None = None
+        self._is_acquiring = False
+        self.on_grant: Callable[[LimitedInstance], None] | None = None
+        self.on_refuse: Callable[[LimitedInstance, InferenceServerError], None] | None = None
 
     @property
     def name(self) -> str:
@@ -171,37 +181,77 @@ class LimitedInstance:
         """See `Instance.check_ready`."""
         return await self.inner.check_ready()
 
+    def acquire(self) -> bool:
+        """Return whether the next batch may run. When not, `on_grant` is called as soon as it may, or `on_refuse`, maybe before
+        this returns, when it never could.
+        """
+        if self.claim.is_running:
+            return True
+        self._is_acquiring = True
+        self._limiter.enqueue(self.claim)
+        self._is_acquiring = False
+        return self.claim.is_running
+
+    def give_back(self) -> None:
+        """Want nothing any more: give up waiting, or return what nothing has run with."""
+        if self.claim.is_waiting:
+            self._limiter.give_up(self.claim)
+        elif self.claim.is_running:
+            self.claim.score -= self.claim.priority
+            self._limiter.release(self.claim)
+
     def submit(self, batch: Batch, on_done: OnDone) -> None:
         """See `Instance.submit`."""
-        self.submit_run([batch], on_done)
+        self._batch, self._on_done = batch, on_done
+        if self.claim.is_running:
+            self._run()
+        else:
+            self._limiter.enqueue(self.claim)
 
     def submit_run(self, batches: list[Batch], on_done: OnDone) -> None:
-        """See `Instance.submit_run`."""
-        self._batches, self._on_done = batches, on_done
-        self._limiter.enqueue(self.claim)
+        """See `Instance.submit_run`: a run has one batch here."""
+        for batch in batches:
+            self.submit(batch, on_done)
 
     def start(self) -> None:
-        """Run what waits: it has its resources."""
-        batches, on_done = self._take()
-        done = partial(self._end, on_done)
-        if len(batches) == 1:
-            self.inner.submit(batches[0], done)
-        else:
-            self.inner.submit_run(batches, done)
+        """Go on: the resources are there."""
+        if self._batch is not None:
+            self._run_what_is_left(self._batch)
+        elif not self._is_acquiring and self.on_grant is not None:
+            self.on_grant(self)
 
     def refuse(self, error: InferenceServerError) -> None:
         """Fail what waits."""
-        batches, on_done = self._take()
-        for batch in batches:
-            for request in batch.requests:
-                request.responder.fail(error)
+        if self._batch is None:
+            if self.on_refuse is not None:
+                self.on_refuse(self, error)
+            return
+        batch, on_done = self._take()
+        for request in batch.requests:
+            request.responder.fail(error)
         on_done(self)
 
-    def _take(self) -> tuple[list[Batch], OnDone]:
-        batches, on_done = self._batches, self._on_done
+    def _run(self) -> None:
+        batch, on_done = self._take()
+        self.inner.submit(batch, partial(self._end, on_done))
+
+    def _run_what_is_left(self, batch: Batch) -> None:
+        """Run a batch that has waited without those that were given up meanwhile."""
+        left = [request for request in batch.requests if not request.responder.has_ended]
+        if not left:
+            _, on_done = self._take()
+            self._end(on_done, self)
+            return
+        if len(left) < len(batch.requests) and not batch.is_positional:
+            self._batch = Batch(left, sum([request.batch_size for request in left]), is_counted=batch.is_counted)
+        self._run()
+
+    def _take(self) -> tuple[Batch, OnDone]:
+        batch, on_done = self._batch, self._on_done
+        assert batch is not None
         assert on_done is not None
-        self._batches, self._on_done = [], None
-        return batches, on_done
+        self._batch = self._on_done = None
+        return batch, on_done
 
     def _end(self, on_done: OnDone, _: Instance) -> None:
         self._limiter.release(self.claim)

@@ -122,7 +122,8 @@ class SequenceScheduler:
 
     def pending_count(self) -> int:
         """See `Scheduler.pending_count`."""
-        waiting = sum(len(sequence.waiting) for sequence in self._live)
+        # One that was given up stays until its turn comes and ends the sequence, but nobody waits for it.
+        waiting = sum([not request.is_cancelled for sequence in self._live for request in sequence.waiting])
         return waiting + sum(lane.pending_count() for lane in self._lanes.values())
 
     def running_count(self) -> int:
@@ -330,6 +331,8 @@ class SequenceScheduler:
         """A client gave up a waiting request: with it ends its sequence, when its turn has come."""
         if sequence.running is None and sequence.waiting and sequence.waiting[0] is request:
             self._end(sequence, cancelled())
+        else:
+            request.inputs = {}  # It stays where it is, its tensors needn't.
 
     def _keep_alive(self, sequence: LiveSequence, now_ns: int) -> None:
         sequence.active_ns = now_ns
