@@ -62,40 +62,34 @@ class Flow(Generic[T]):
     """
 
     def __init__(self, graph: Graph, outputs: Collection[str], inputs: Mapping[str, T | None]) -> None:
-        self._graph = graph
-        self._answer = graph.answer(outputs)
+        wiring = graph.wiring(outputs)
+        self._wiring = wiring
         self.firings: deque[Firing[T]] = deque()
         self.answers: deque[dict[str, T]] = deque()
         self.is_stuck = False
         self.open_count = 0
         self._due: deque[tuple[Consumer, Iteration[T]]] = deque()
-        consumers = [*graph.steps, self._answer]
-        # Iterations that others may come after are kept, the others go when all that waits in them is done.
-        self._keeping = {consumer.path[:length] for consumer in consumers for length in range(len(consumer.path))}
-        self._live: dict[Path, dict[Iteration[T], None]] = {consumer.path: {} for consumer in consumers}
+        self._live: dict[Path, dict[Iteration[T], None]] = {path: {} for path in wiring.begun}
         self._begin(Iteration(None, ()), inputs)
         self._settle()
 
     def take(self, firing: Firing[T], outputs: Mapping[str, T]) -> None:
         """Take a response of a step, by the names of its model; outputs that aren't in it are absent for who reads them."""
-        values = {tensor: outputs.get(name) for name, tensor in firing.consumer.writes}
-        if firing.consumer.is_decoupled:
-            self._begin(Iteration(firing.iteration, (*firing.iteration.path, firing.step)), values)
+        consumer, iteration = firing.consumer, firing.iteration
+        if consumer.is_decoupled:
+            values = {tensor: outputs.get(name) for name, tensor in consumer.writes}
+            self._begin(Iteration(iteration, (*iteration.path, consumer.step)), values)
         elif not firing.is_answered:
             firing.is_answered = True
-            for tensor, value in values.items():
-                self._resolve(firing.iteration, tensor, value)
+            for name, tensor in consumer.writes:
+                self._resolve(iteration, tensor, outputs.get(name))
         self._settle()
 
     def end(self, firing: Firing[T]) -> None:
         """Take that a step gives no further response to this firing."""
-        if not firing.consumer.is_decoupled:
+        if not firing.is_answered and not firing.consumer.is_decoupled:
             self.take(firing, {})
         self.open_count -= 1
-
-    def _consumers(self, tensor: str) -> list[Consumer]:
-        readers = self._graph.readers.get(tensor, [])
-        return [*readers, self._answer] if (tensor, tensor) in self._answer.reads else readers
 
     def _begin(self, iteration: Iteration[T], values: Mapping[str, T | None]) -> None:
         """Begin an iteration with the tensors that make it."""
@@ -105,41 +99,41 @@ class Flow(Generic[T]):
         live[iteration] = None
         for tensor, value in values.items():
             self._keep(iteration, tensor, value)
-        for consumer in (*self._graph.steps, self._answer):
-            if consumer.path == iteration.path:
-                tensors = {tensor for _, tensor in consumer.reads}
-                missing = sum(tensor not in iteration.at(self._graph.path(tensor)).values for tensor in tensors)
-                iteration.waiting[consumer] = missing
-                if not missing:
-                    self._due.append((consumer, iteration))
+        for consumer in self._wiring.begun[iteration.path]:
+            missing = 0
+            for tensor in consumer.tensors:
+                missing += tensor not in self._home(iteration, tensor).values
+            iteration.waiting[consumer] = missing
+            if not missing:
+                self._due.append((consumer, iteration))
 
     def _resolve(self, iteration: Iteration[T], tensor: str, value: T | None) -> None:
         """Make a tensor known, or that it won't come, to everyone who waits for it in this iteration and those after it."""
         self._keep(iteration, tensor, value)
-        for consumer in self._consumers(tensor):
+        for consumer in self._wiring.readers.get(tensor, ()):
             for later in self._live[consumer.path]:
-                if consumer in later.waiting and later.at(iteration.path) is iteration:
+                if consumer in later.waiting and (later is iteration or later.at(iteration.path) is iteration):
                     later.waiting[consumer] -= 1
                     if not later.waiting[consumer]:
                         self._due.append((consumer, later))
 
     def _keep(self, iteration: Iteration[T], tensor: str, value: T | None) -> None:
-        consumers = self._consumers(tensor)
-        if all(consumer.path == iteration.path for consumer in consumers):
-            iteration.left[tensor] = len(consumers)
-        iteration.values[tensor] = value if consumers else None
+        wiring = self._wiring
+        if tensor in wiring.local:
+            iteration.left[tensor] = wiring.local[tensor]
+        iteration.values[tensor] = value if tensor in wiring.readers else None
 
     def _settle(self) -> None:
         """Let everything that has all it waits for be done."""
         while self._due:
             consumer, iteration = self._due.popleft()
-            found = {name: self._read(iteration, tensor) for name, tensor in consumer.reads}
-            for tensor in {tensor for _, tensor in consumer.reads}:
-                self._release(iteration.at(self._graph.path(tensor)), tensor)
+            found = {name: self._home(iteration, tensor).values[tensor] for name, tensor in consumer.reads}
+            for tensor in consumer.tensors:
+                self._release(self._home(iteration, tensor), tensor)
             self._be_done(consumer, iteration)
             present = {name: value for name, value in found.items() if value is not None}
             is_complete = len(present) == len(found) or (found.keys() - present.keys()) <= consumer.optional
-            if consumer is self._answer:
+            if consumer is self._wiring.answer:
                 self.is_stuck = self.is_stuck or not is_complete
                 if is_complete:
                     self.answers.append(present)
@@ -150,8 +144,10 @@ class Flow(Generic[T]):
                 for _, tensor in consumer.writes:
                     self._resolve(iteration, tensor, None)
 
-    def _read(self, iteration: Iteration[T], tensor: str) -> T | None:
-        return iteration.at(self._graph.path(tensor)).values[tensor]
+    def _home(self, iteration: Iteration[T], tensor: str) -> Iteration[T]:
+        """Return the iteration that has the tensor: this one, or one that it is part of."""
+        path = self._wiring.paths[tensor]
+        return iteration if len(path) == len(iteration.path) else iteration.at(path)
 
     def _release(self, iteration: Iteration[T], tensor: str) -> None:
         """One who reads the tensor has it; after the last it is let go, as its memory may be large."""
@@ -162,5 +158,5 @@ class Flow(Generic[T]):
 
     def _be_done(self, consumer: Consumer, iteration: Iteration[T]) -> None:
         del iteration.waiting[consumer]
-        if not iteration.waiting and iteration.path not in self._keeping:
+        if not iteration.waiting and iteration.path not in self._wiring.keeping:
             del self._live[iteration.path][iteration]

@@ -6,10 +6,12 @@ Owns what is the same for all requests as long as the models of the steps stay. 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from naiad.config.plan import StepPlan
+
+_MOST_WIRINGS = 64
 
 Path = tuple[int, ...]
 """The decoupled steps that a tensor has come through, in order. A tensor with an empty path comes once; one with `(2,)` once
@@ -21,8 +23,8 @@ for each response of step 2, `(2, 5)` once for each response of step 5 to one of
 class Consumer:
     """What waits for tensors: a step, or with `step` -1 the answer to the client.
 
-    `reads` are pairs of a name and the tensor for it; `optional` the names that may stay without. It is due once for each
-    iteration of `path`. `writes` are pairs of an output of the step's model and the tensor that it becomes.
+    `reads` are pairs of a name and the tensor for it, `tensors` those tensors; `optional` the names that may stay without.
+    It is due once for each iteration of `path`. `writes` are pairs of an output of the step's model and the tensor for it.
     """
 
     step: int
@@ -31,6 +33,10 @@ class Consumer:
     writes: tuple[tuple[str, str], ...]
     path: Path
     is_decoupled: bool = False
+    tensors: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tensors", frozenset(tensor for _, tensor in self.reads))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +47,27 @@ class StepModel:
     optional: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Wiring:
+    """What a flow needs to know, the same for all requests that want the same outputs.
+
+    `readers` are who reads a tensor, the answer with them; `begun` who is due in the iterations of a path. `local` says how
+    many read a tensor that is read in its own iterations only. `keeping` are the paths after whose iterations others may come;
+    `paths` those of the tensors.
+    """
+
+    answer: Consumer
+    readers: Mapping[str, tuple[Consumer, ...]]
+    begun: Mapping[Path, tuple[Consumer, ...]]
+    local: Mapping[str, int]
+    keeping: frozenset[Path]
+    paths: Mapping[str, Path]
+
+
 class Graph:
     """See the module. Raises ValueError when a step would have to join the responses of two decoupled models."""
 
-    __slots__ = ("_paths", "readers", "steps")
+    __slots__ = ("_paths", "_wirings", "steps")
 
     def __init__(self, steps: Sequence[StepPlan], models: Sequence[StepModel], inputs: Iterable[str]) -> None:
         self._paths: dict[str, Path] = dict.fromkeys(inputs, ())
@@ -57,20 +80,38 @@ class Graph:
             else:
                 raise ValueError("the steps wait for each other")
         self.steps = tuple(made[index] for index in range(len(steps)))
+        self._wirings: dict[tuple[str, ...], Wiring] = {}
+
+    def wiring(self, outputs: Collection[str]) -> Wiring:
+        """Return how everything hangs together for a client that wants these outputs."""
+        wanted = tuple(outputs)
+        known = self._wirings.get(wanted)
+        if known is None:
+            if len(self._wirings) >= _MOST_WIRINGS:
+                self._wirings.clear()
+            known = self._wirings[wanted] = self._wire(wanted)
+        return known
+
+    def _wire(self, outputs: tuple[str, ...]) -> Wiring:
+        answer = Consumer(-1, tuple((name, name) for name in outputs), frozenset(), (), self._joined(outputs))
         readers: defaultdict[str, list[Consumer]] = defaultdict(list)
-        for consumer in self.steps:
-            for tensor in {tensor for _, tensor in consumer.reads}:
+        begun: defaultdict[Path, list[Consumer]] = defaultdict(list)
+        for consumer in (*self.steps, answer):
+            begun[consumer.path].append(consumer)
+            for tensor in consumer.tensors:
                 readers[tensor].append(consumer)
-        self.readers = dict(readers)
-
-    def path(self, tensor: str) -> Path:
-        """Return the path of a tensor."""
-        return self._paths[tensor]
-
-    def answer(self, outputs: Collection[str]) -> Consumer:
-        """Return what waits for the tensors that a client wants."""
-        reads = tuple((name, name) for name in outputs)
-        return Consumer(-1, reads, frozenset(), (), self._joined(outputs))
+        return Wiring(
+            answer=answer,
+            readers={tensor: tuple(found) for tensor, found in readers.items()},
+            begun={path: tuple(found) for path, found in begun.items()},
+            local={
+                tensor: len(found)
+                for tensor, found in readers.items()
+                if all(consumer.path == self._paths[tensor] for consumer in found)
+            },
+            keeping=frozenset(path[:length] for path in begun for length in range(len(path))),
+            paths=self._paths,
+        )
 
     def _step(self, index: int, step: StepPlan, model: StepModel) -> Consumer:
         path = self._joined(tensor for _, tensor in step.inputs)

@@ -7,9 +7,9 @@ Loop thread only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import add
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,16 +28,16 @@ from naiad.schedulers.ensemble.sequences import response_parameters, sequence_af
 
 # A decoupled step is held back while so many calls of its request are open or wait.
 _WINDOW_CALLS = 16
+_NO_PARAMETERS: Mapping[str, Parameter] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Tensor:
+class _Tensor(NamedTuple):
     """A tensor on its way, with the sequence for who reads it and the parameters of the response that it came in."""
 
     array: np.ndarray[Any, Any]
     datatype: str
     sequence: RequestSequence | None
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    parameters: Mapping[str, Parameter] = _NO_PARAMETERS
 
 
 class RunOwner(Protocol):

@@ -134,7 +134,7 @@ def test_each_response_of_a_decoupled_step_gives_the_answer_that_it_alone_would(
     runner = Runner(case, data)
     expected = case.expected()
     graph = Graph(case.steps, case.models, case.given)
-    if not graph.answer(case.wanted).path:
+    if not graph.wiring(case.wanted).answer.path:
         # Nothing of what is wanted comes from the decoupled step: one answer, even if that never answers.
         single = Case(case.steps, case.models, {}, case.omitted, case.wanted, case.given)
         reference = single.expected()
