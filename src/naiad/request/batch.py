@@ -1,15 +1,31 @@
-"""What schedulers know of execution: a batch, and an instance that runs one at a time.
+"""What schedulers know of execution: a batch, why it was closed, and an instance that runs one at a time.
 
-Owns these two seams. Gathering tensors and splitting outputs belong to `execution`.
+Owns these seams. Gathering tensors and splitting outputs belong to `execution`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Protocol
 
 from naiad.errors import InferenceServerError
 from naiad.request.request import InferRequest
+
+
+class CloseReason(Enum):
+    """Why a batcher sent a batch as it was and no larger."""
+
+    FULL = "full"
+    """It has the largest size, or the next request would have made it too large."""
+    PREFERRED = "preferred"
+    """It has a preferred size below the largest."""
+    DELAY = "delay"
+    """Its oldest request had waited for as long as one may."""
+    UNLIKE = "unlike"
+    """The next request would have fitted but for its shapes or its inputs."""
+    INSTANCE_FREE = "instance_free"
+    """It was all there was, and an instance was free."""
 
 
 class Batch:
@@ -79,8 +95,8 @@ class Scheduler(Protocol):
         """Return how many requests were handed to instances and have not ended."""
 
     @property
-    def unlike_count(self) -> int:
-        """How many batches stayed smaller than they might, since the next request had other shapes or other inputs."""
+    def close_counts(self) -> Mapping[CloseReason, int]:
+        """How many batches were sent for which reason; empty for a scheduler that joins no requests."""
 
     def add(self, instance: Instance) -> None:
         """Let `instance` take batches from now on, at once when it is free. It may be new or removed before."""

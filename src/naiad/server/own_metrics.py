@@ -1,4 +1,4 @@
-"""The metric families that Triton doesn't have: bounds that were met, and where batches ran.
+"""The metric families that Triton doesn't have: bounds that were met, how requests were joined, and where batches ran.
 
 Owns their names. Each is read from the structure it describes at the moment of a scrape.
 """
@@ -39,12 +39,6 @@ def own_families(repository: RepositoryManager, pools: ExecutionPools) -> Iterat
         lambda model: model.statistics.refused_count,
     )
     yield of_models(
-        "naiad_unlike_batches_total",
-        Kind.COUNTER,
-        "Batches that stayed small since the next request had other shapes or inputs, see allow_ragged_batch",
-        lambda model: model.scheduler.unlike_count,
-    )
-    yield of_models(
         "naiad_running_requests",
         Kind.GAUGE,
         "Requests that run and have not ended",
@@ -56,6 +50,7 @@ def own_families(repository: RepositoryManager, pools: ExecutionPools) -> Iterat
         "Requests that were given up since two worker processes died of them",
         lambda model: model.poison_count,
     )
+    yield from _batch_families(repository)
     yield from _worker_families(repository)
     if repository.budget is not None:
         yield from _budget_families(repository.budget)
@@ -65,6 +60,45 @@ def own_families(repository: RepositoryManager, pools: ExecutionPools) -> Iterat
         "Batches that wait for a thread, see --thread-count",
         [Sample(pools.queued_count(), {})],
     )
+
+
+def _batch_families(repository: RepositoryManager) -> Iterator[FamilySource]:
+    yield lambda: Family(
+        "naiad_batches_total",
+        Kind.COUNTER,
+        "Batches that the dynamic batcher sent, by why each was no larger",
+        (
+            Sample(count, {**_labels(model), "reason": reason.value})
+            for model in list(repository.models())
+            for reason, count in model.scheduler.close_counts.items()
+        ),
+    )
+    yield lambda: Family(
+        "naiad_batch_size",
+        Kind.HISTOGRAM,
+        "Items that were executed together",
+        (
+            sample
+            for model in list(repository.models())
+            if model.plan.is_batching and model.plan.ensemble is None
+            for sample in _batch_sizes(model)
+        ),
+    )
+
+
+def _batch_sizes(model: Model) -> list[Sample]:
+    """Return the histogram of a model's batch sizes, with the powers of two below the largest size as bounds, and itself."""
+    labels, largest = _labels(model), model.plan.max_batch_size
+    counts = {size: totals.count for size, totals in model.statistics.per_batch_size.items()}
+    samples = []
+    for bound in (*(1 << power for power in range((largest - 1).bit_length())), largest):
+        within = sum([count for size, count in counts.items() if size <= bound])
+        samples.append(Sample(within, {**labels, "le": str(bound)}, "_bucket"))
+    total = sum(counts.values())
+    samples.append(Sample(total, {**labels, "le": "+Inf"}, "_bucket"))
+    samples.append(Sample(sum([size * count for size, count in counts.items()]), labels, "_sum"))
+    samples.append(Sample(total, labels, "_count"))
+    return samples
 
 
 def _worker_families(repository: RepositoryManager) -> Iterator[FamilySource]:

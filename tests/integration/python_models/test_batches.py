@@ -51,7 +51,7 @@ def test_requests_run_together_only_with_equal_shapes_otherwise_and_none_is_lost
 
 def test_a_counter_tells_of_batches_that_stayed_small_for_unlike_shapes(server):
     def count(model: str) -> float:
-        return server.metric("naiad_unlike_batches_total", model=model)
+        return server.metric("naiad_batches_total", model=model, reason="unlike")
 
     before = count("equal")
     answers(server, "equal")

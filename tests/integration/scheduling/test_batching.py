@@ -76,6 +76,21 @@ def test_a_preferred_size_is_taken_while_there_is_enough_for_it(bench):
     assert run_behind(bench["preferred"], 0, *range(1, 10)) == [[0], [1, 2, 3, 4], [5, 6, 7, 8], [9]]
 
 
+def test_metrics_tell_how_large_batches_were_and_why_no_larger(bench):
+    asker = bench["preferred"]
+
+    def counts() -> list[float]:
+        sizes = [asker.metric("naiad_batch_size_bucket", le=bound) for bound in ("1", "2", "4", "8", "+Inf")]
+        totals = [asker.metric("naiad_batch_size_count"), asker.metric("naiad_batch_size_sum")]
+        return (
+            sizes + totals + [asker.metric("naiad_batches_total", reason=reason) for reason in ("preferred", "instance_free")]
+        )
+
+    before = counts()
+    run_behind(asker, 20, *range(21, 30))
+    assert [after - count for after, count in zip(counts(), before)] == [2, 2, 4, 4, 4, 4, 10, 2, 2]
+
+
 def test_a_request_counts_with_its_batch_size_and_is_never_split(bench):
     asker = bench["batching"]
     occupied = asker.occupy(200)

@@ -14,6 +14,7 @@ from manual_clock import ManualClock
 
 from naiad.config.plan import QueuePolicy
 from naiad.errors import Code, FailureReason, InferenceServerError
+from naiad.request.batch import CloseReason
 from naiad.schedulers.dynamic.scheduler import DynamicScheduler
 
 MS = 1_000_000
@@ -42,6 +43,11 @@ class Setup:
                 if instance.is_busy:
                     instance.finish()
             self.clock.settle()
+
+
+def closed(setup: Setup) -> dict[CloseReason, int]:
+    """Return how many batches were closed for which reasons, without those that never came."""
+    return {reason: count for reason, count in setup.scheduler.close_counts.items() if count}
 
 
 @pytest.mark.parametrize(("preferred", "expected"), [((4,), [1, 4, 4, 1]), (None, [1, 8, 1])])
@@ -111,17 +117,18 @@ def test_arrivals_that_change_nothing_cost_no_decision() -> None:
     assert setup.instance.sizes == [1000]
 
 
-def test_batches_that_stay_small_for_unlike_shapes_are_counted_and_no_others() -> None:
+def test_batches_are_counted_by_why_they_were_no_larger() -> None:
     three, four = ({"X": np.zeros((1, length), np.float32)} for length in (3, 4))
     setup = Setup(preferred=(4,), variable_inputs=("X",))
     setup.send(3, inputs=three)
     setup.send(6, inputs=four)
     setup.finish_all()
-    assert (setup.instance.sizes, setup.scheduler.unlike_count) == ([3, 4, 2], 1)
+    assert setup.instance.sizes == [3, 4, 2]
+    assert closed(setup) == {CloseReason.UNLIKE: 1, CloseReason.PREFERRED: 1, CloseReason.INSTANCE_FREE: 1}
     alike = Setup()
     alike.send(9)
     alike.finish_all()
-    assert alike.scheduler.unlike_count == 0
+    assert closed(alike) == {CloseReason.FULL: 1, CloseReason.INSTANCE_FREE: 1}
 
 
 def test_an_arrival_of_another_shape_ends_the_delay_of_those_before_it() -> None:

@@ -6,11 +6,11 @@ Owns the queue of one model version. It has no policy file, since there is nothi
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from naiad.clock import Clock
 from naiad.errors import InferenceServerError
-from naiad.request.batch import Batch, Instance
+from naiad.request.batch import Batch, CloseReason, Instance
 from naiad.request.request import InferRequest
 from naiad.schedulers import refusals
 from naiad.schedulers.rate_limiter.asking import AskingInstances
@@ -52,9 +52,9 @@ class DirectScheduler:
         return self._running
 
     @property
-    def unlike_count(self) -> int:
-        """See `Scheduler.unlike_count`: it joins no requests."""
-        return 0
+    def close_counts(self) -> Mapping[CloseReason, int]:
+        """See `Scheduler.close_counts`: it joins no requests."""
+        return {}
 
     def add(self, instance: Instance) -> None:
         """See `Scheduler.add`."""

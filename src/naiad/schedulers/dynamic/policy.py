@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from naiad.config.plan import DynamicBatchingPlan
+from naiad.request.batch import CloseReason
 from naiad.request.request import InferRequest
 
 BatchKey = tuple[object, ...]
@@ -48,10 +49,11 @@ class BatchRules:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Run the first `count` requests now, `size` items together."""
+    """Run the first `count` requests now, `size` items together; `reason` is why no more."""
 
     count: int
     size: int
+    reason: CloseReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,23 +121,41 @@ def next_batch(queue: Iterable[InferRequest], rules: BatchRules, now_ns: int) ->
 
     Looks at no more requests than fit in a batch and one, whatever the length of the queue.
     """
-    count, size, best, oldest_ns, is_closed, key = _walk(queue, rules)
+    count, size, best, oldest_ns, closed, key = _walk(queue, rules)
     is_delay_over = rules.delay_ns != 0 and now_ns - oldest_ns >= rules.delay_ns
     if best is not None and not is_delay_over:
-        return Dispatch(*best)
+        return Dispatch(*best, _reason_of_size(best[1], rules))
     if count == 0:
         return None
-    if is_closed or is_delay_over or rules.delay_ns == 0 or size >= rules.largest_preferred:
-        return Dispatch(count, size)
+    if closed is not None or is_delay_over or rules.delay_ns == 0 or size >= rules.largest_preferred:
+        return Dispatch(count, size, _reason(size, rules, closed, is_delay_over))
     sizes = rules.preferred_sizes
     return Wait(oldest_ns + rules.delay_ns, sizes[bisect_right(sizes, size)], key)
 
 
-def _walk(queue: Iterable[InferRequest], rules: BatchRules) -> tuple[int, int, tuple[int, int] | None, int, bool, BatchKey]:
+def _reason(size: int, rules: BatchRules, closed: CloseReason | None, is_delay_over: bool) -> CloseReason:
+    """Return why a batch goes with all that could join it; `closed` is why the next request can't."""
+    if size in rules.preferred_set or size >= rules.max_size:
+        return _reason_of_size(size, rules)
+    if closed is not None:
+        return closed
+    if is_delay_over:
+        return CloseReason.DELAY
+    return CloseReason.FULL if size >= rules.largest_preferred else CloseReason.INSTANCE_FREE
+
+
+def _reason_of_size(size: int, rules: BatchRules) -> CloseReason:
+    """Return why a batch goes that has a preferred size, or would go beyond the largest of them with the next request."""
+    return CloseReason.PREFERRED if size in rules.preferred_set and size < rules.max_size else CloseReason.FULL
+
+
+def _walk(
+    queue: Iterable[InferRequest], rules: BatchRules
+) -> tuple[int, int, tuple[int, int] | None, int, CloseReason | None, BatchKey]:
     """Go along the queue as far as one batch reaches.
 
     Returns how many requests fit, their items, the same two numbers for the preferred head (None without one), when the oldest
-    of them was queued, whether the next request can't join, and the batch's key.
+    of them was queued, why the next request can't join (None when it can or isn't there), and the batch's key.
     """
     count = size = oldest_ns = 0
     best: tuple[int, int] | None = None
@@ -151,12 +171,14 @@ def _walk(queue: Iterable[InferRequest], rules: BatchRules) -> tuple[int, int, t
                 best = best or (count, size)
                 if delay_ns == 0:
                     break  # Without a delay the preferred head goes, however far the rest of the queue would reach.
-            if grown > rules.max_size or (has_key and batch_key(request, rules) != key):
-                return count, size, best, oldest_ns, True, key
+            if grown > rules.max_size:
+                return count, size, best, oldest_ns, CloseReason.FULL, key
+            if has_key and batch_key(request, rules) != key:
+                return count, size, best, oldest_ns, CloseReason.UNLIKE, key
             if delay_ns:
                 oldest_ns = min(oldest_ns, request.enqueued_ns)
         count += 1
         size = grown
         if size in preferred:
             best = (count, size)
-    return count, size, best, oldest_ns, False, key
+    return count, size, best, oldest_ns, None, key

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from naiad.clock import Clock
 from naiad.config.plan import DynamicBatchingPlan
 from naiad.errors import InferenceServerError
-from naiad.request.batch import Batch, Instance
+from naiad.request.batch import Batch, CloseReason, Instance
 from naiad.request.request import InferRequest
 from naiad.schedulers.alarm import Alarm
 from naiad.schedulers.dynamic.policy import (
@@ -22,7 +22,6 @@ from naiad.schedulers.dynamic.policy import (
     FixedPolicy,
     LoadObserver,
     Wait,
-    batch_key,
 )
 from naiad.schedulers.hold import Hold
 from naiad.schedulers.ordering import ResponseOrder
@@ -74,7 +73,7 @@ class DynamicScheduler:
         self._is_dispatch_due = False
         self._is_dispatching = False
         self._is_stopped = False
-        self.unlike_count = 0
+        self.close_counts = dict.fromkeys(CloseReason, 0)
         self._idle_callbacks: list[Callable[[], None]] = []
 
     def enqueue(self, request: InferRequest) -> None:
@@ -202,17 +201,10 @@ class DynamicScheduler:
         requests = self._queue.take(decision.count)
         for request in requests:
             request.on_cancel = None
-        if self._rules.has_key and decision.size < self._rules.largest_preferred:
-            self._count_unlike(requests[-1], decision.size)
+        self.close_counts[decision.reason] += 1
         instance = self._idle.pop()
         self._running[instance] = _Running(decision.count, decision.size, now_ns)
         instance.submit(Batch(requests, decision.size), self._on_done)
-
-    def _count_unlike(self, last: InferRequest, size: int) -> None:
-        """Count a batch of `size` items, `last` at its end, when the next request would have fitted but for what it holds."""
-        following = next(iter(self._queue), None)
-        if following is not None and size + following.batch_size <= self._rules.max_size:
-            self.unlike_count += batch_key(following, self._rules) != batch_key(last, self._rules)
 
     def _after_dispatch(self) -> None:
         if self._wait is not None:

@@ -6,13 +6,13 @@ Owns the runs of one ensemble, and how many calls of a step may be open at once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from naiad.config.plan import ModelPlan
 from naiad.errors import InferenceServerError, unavailable
 from naiad.observability.statistics import ModelStatistics
-from naiad.request.batch import Instance
+from naiad.request.batch import CloseReason, Instance
 from naiad.request.request import InferRequest
 from naiad.request.response import Timing
 from naiad.schedulers import refusals
@@ -58,9 +58,9 @@ class EnsembleScheduler:
         return len(self._runs)
 
     @property
-    def unlike_count(self) -> int:
-        """See `Scheduler.unlike_count`: it joins no requests."""
-        return 0
+    def close_counts(self) -> Mapping[CloseReason, int]:
+        """See `Scheduler.close_counts`: it joins no requests."""
+        return {}
 
     def add(self, instance: Instance) -> None:
         """See `Scheduler.add`: an ensemble has no instances. Raises TypeError."""

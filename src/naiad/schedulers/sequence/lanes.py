@@ -16,7 +16,7 @@ import numpy as np
 from naiad.clock import Clock
 from naiad.config.plan import SequencePlan
 from naiad.errors import InferenceServerError
-from naiad.request.batch import Batch, Instance
+from naiad.request.batch import Batch, CloseReason, Instance
 from naiad.request.request import InferRequest
 from naiad.request.responder import Responder
 from naiad.schedulers.alarm import Alarm
@@ -56,6 +56,7 @@ class LaneContext:
     states: StateTensors
     owner: LaneOwner
     hold: Hold
+    close_counts: dict[CloseReason, int]
 
     def prepare(self, sequence: LiveSequence, request: InferRequest) -> None:
         """Add to `request`, the next of `sequence`, what the model is told and the state that the one before it left."""
@@ -126,11 +127,6 @@ class DirectLane(InstanceLane):
     def running_count(self) -> int:
         """Return how many requests the instance has."""
         return len(self._running)
-
-    @property
-    def unlike_count(self) -> int:
-        """See `Scheduler.unlike_count`: a request of another shape keeps its place, and runs next."""
-        return 0
 
     def pause(self) -> None:
         """Give the instance nothing more."""
@@ -215,6 +211,7 @@ class OldestLane(InstanceLane):
         assert context.plan.oldest is not None
         self._relay = _Relay(instance, self._on_batch_done)
         self._batcher = DynamicScheduler([self._relay], context.clock, context.plan.oldest)
+        self._batcher.close_counts = context.close_counts
         self._fed: dict[InferRequest, LiveSequence] = {}
 
     def wake(self, sequence: LiveSequence) -> None:
@@ -240,11 +237,6 @@ class OldestLane(InstanceLane):
     def running_count(self) -> int:
         """Return how many requests the instance has."""
         return self._batcher.running_count()
-
-    @property
-    def unlike_count(self) -> int:
-        """See `Scheduler.unlike_count`."""
-        return self._batcher.unlike_count
 
     def pause(self) -> None:
         """Give the instance nothing more."""

@@ -14,7 +14,7 @@ from functools import partial
 from naiad.clock import Clock
 from naiad.config.plan import ModelPlan
 from naiad.errors import Code, FailureReason, InferenceServerError, cancelled, invalid_argument, unavailable
-from naiad.request.batch import Instance
+from naiad.request.batch import CloseReason, Instance
 from naiad.request.request import InferRequest, Sequence
 from naiad.schedulers.alarm import Alarm
 from naiad.schedulers.hold import Hold
@@ -47,7 +47,8 @@ class SequenceScheduler:
         self._idle_ns = batching.max_idle_us * 1000
         self._states = StateTensors(batching)
         self._controls = ControlTensors(plan)
-        self._context = LaneContext(batching, clock, self._controls, self._states, self, hold or Hold())
+        self.close_counts = dict.fromkeys(CloseReason, 0) if batching.oldest else {}
+        self._context = LaneContext(batching, clock, self._controls, self._states, self, hold or Hold(), self.close_counts)
         self._make_lane: Callable[[Instance, int, LaneContext], _AnyLane] = OldestLane if batching.oldest else DirectLane
         self._lanes: dict[Instance, _AnyLane] = {}
         self._lane_count = 0
@@ -129,11 +130,6 @@ class SequenceScheduler:
     def running_count(self) -> int:
         """See `Scheduler.running_count`."""
         return sum(lane.running_count() for lane in self._lanes.values())
-
-    @property
-    def unlike_count(self) -> int:
-        """See `Scheduler.unlike_count`."""
-        return sum(lane.unlike_count for lane in self._lanes.values())
 
     def add(self, instance: Instance) -> None:
         """See `Scheduler.add`."""
