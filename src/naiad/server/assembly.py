@@ -14,6 +14,7 @@ from naiad import __version__
 from naiad.backends.python.settings import with_environment_flags
 from naiad.backends.table import BackendTable
 from naiad.cache.base import ResponseCache
+from naiad.cache.front import CacheFront
 from naiad.clock import Clock, LoopClock
 from naiad.config.options import ServerOptions
 from naiad.core.client_memory import ClientMemory
@@ -50,6 +51,7 @@ from naiad.repository.manager import RepositoryManager
 from naiad.repository.model import Model, Runtime
 from naiad.repository.remote.opening import Repositories
 from naiad.repository.workers import WorkerLoader
+from naiad.request.batch import Scheduler
 from naiad.schedulers.rate_limiter.capacity import joined
 from naiad.schedulers.rate_limiter.limiter import RateLimiter
 from naiad.server.caches import response_cache
@@ -225,11 +227,18 @@ def _metrics_source(model: Model) -> ModelMetricsSource:
         version=str(plan.version),
         tags=plan.metric_tags,
         statistics=model.statistics,
-        pending_count=model.scheduler.pending_count,
+        pending_count=model.scheduler.pending_count
+        if model.cached is None
+        else partial(_with_held, model.scheduler, model.cached),
         load_seconds=model.load_seconds,
         namespace=model.namespace,
         has_cache=model.cached is not None,
     )
+
+
+def _with_held(scheduler: Scheduler, cached: CacheFront) -> int:
+    """Return how many requests wait in the queue or at the cache, for a look-up or the answer to another."""
+    return scheduler.pending_count() + cached.open_count
 
 
 def _api_keys(options: ServerOptions) -> ApiKeys | None:
