@@ -15,7 +15,7 @@ import pytest
 from worker_peer import WorkerPeer, connected_runtime
 
 from naiad.worker.api.errors import TritonModelException
-from naiad.worker.api.request import InferenceRequest
+from naiad.worker.api.request import InferenceRequest, InferenceTrace
 from naiad.worker.api.tensor import Tensor
 from naiad.worker.frames import FLAG_DECOUPLED, FLAG_FINAL, Frame, Kind
 from naiad.worker.runtime import Runtime
@@ -103,7 +103,7 @@ def test_models_are_called_while_requests_are_served_only(connected):
 def test_a_request_that_no_message_can_hold_is_refused_and_takes_no_memory(connected):
     runtime, _ = connected
     with pytest.raises(TritonModelException, match="it can't be sent: Object of type object is not JSON"):
-        request(request_id=object()).exec()
+        request(trace=InferenceTrace({"t": object()})).exec()
     assert (runtime._arena.block_count, runtime._calls) == (0, {})
 
 

@@ -8,6 +8,7 @@ Owns the codes that models see. The names that go over the wire are those of `na
 
 from __future__ import annotations
 
+import operator
 from enum import IntEnum
 from typing import ClassVar
 
@@ -38,6 +39,20 @@ def check_type(what: str, value: object, *kinds: type) -> None:
     if not isinstance(value, kinds):
         names = " or ".join([kind.__name__ for kind in kinds])
         raise TritonModelException(f"{what} must be of type {names}, not {type(value).__name__}")
+
+
+def checked_whole(what: str, value: object, most: int) -> int:
+    """Return `value` as an int when it is a whole number from 0 to `most`, of numpy or Python.
+
+    Raises TritonModelException otherwise, whose text begins with `what`.
+    """
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if not 0 <= number <= most:
+        raise TritonModelException(f"{what} must be a whole number from 0 to {most}, not {value!r:.200}")
+    return number
 
 
 class TritonError:

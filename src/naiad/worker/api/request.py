@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from naiad.worker.api import host
-from naiad.worker.api.errors import TritonError, TritonModelException, check_type
+from naiad.worker.api.errors import TritonError, TritonModelException, check_type, checked_whole
 from naiad.worker.api.host import Call
 from naiad.worker.api.response import InferenceResponse, ResponseIterator, checked_parameters
 from naiad.worker.api.sender import InferenceResponseSender
@@ -64,6 +64,9 @@ class InferenceTrace:
         return json.dumps(self._context) if self._context else None
 
 
+UINT32_MAX, UINT64_MAX = 2**32 - 1, 2**64 - 1
+
+
 class RequestFields(NamedTuple):
     """What a request is made of, with Triton's names and in its order. `timeout` is in microseconds, 0 for none;
     `model_version` -1 is the latest.
@@ -114,7 +117,9 @@ class InferenceRequest:
             check_type(f"item {index} of inputs", tensor, Tensor)
         for index, name in enumerate(given.requested_output_names):
             check_type(f"item {index} of requested_output_names", name, str)
-        check_type("correlation_id", given.correlation_id, int, str)
+        check_type("request_id", given.request_id, str)
+        check_type("model_name", given.model_name, str)
+        correlation_id = given.correlation_id
         self._inputs = list(given.inputs)
         self._preferred_memory = given.preferred_memory or PreferredMemory()
         self._trace = given.trace or InferenceTrace()
@@ -123,9 +128,11 @@ class InferenceRequest:
             "outputs": list(given.requested_output_names),
             "id": given.request_id,
             "parameters": checked_parameters(given.parameters),
-            "correlation_id": given.correlation_id,
-            "flags": given.flags,
-            "timeout_us": given.timeout,
+            "correlation_id": (
+                correlation_id if type(correlation_id) is str else checked_whole("correlation_id", correlation_id, UINT64_MAX)
+            ),
+            "flags": checked_whole("flags", given.flags, UINT32_MAX),
+            "timeout_us": checked_whole("timeout (in microseconds)", given.timeout, UINT64_MAX),
             "model": given.model_name,
             "version": "" if int(given.model_version) < 0 else str(int(given.model_version)),
         }
@@ -161,7 +168,7 @@ class InferenceRequest:
 
     def set_flags(self, flags: int) -> None:
         """Change the flags; of a request to another model, before it is sent."""
-        self._fields = {**self._fields, "flags": flags}
+        self._fields = {**self._fields, "flags": checked_whole("flags", flags, UINT32_MAX)}
 
     def timeout(self) -> int:
         """Return the request's timeout in microseconds, 0 for none."""

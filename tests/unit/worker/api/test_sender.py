@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import numpy as np
 import pytest
@@ -133,12 +134,35 @@ def test_a_decoupled_exec_returns_an_iterator(server):
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"inputs": [1]}, {"requested_output_names": [1]}, {"correlation_id": 1.5}, {"parameters": {"a": []}}], ids=str
+    ("arguments", "text"),
+    [
+        ({"inputs": [1]}, "item 0 of inputs"),
+        ({"requested_output_names": [1]}, "item 0 of requested_output_names"),
+        ({"parameters": {"a": []}}, "parameter 'a'"),
+        ({"request_id": 5}, "request_id must be of type str, not int"),
+        ({"correlation_id": 1.5}, "correlation_id must be a whole number from 0 to 18446744073709551615, not 1.5"),
+        ({"correlation_id": -1}, "correlation_id must be a whole number"),
+        ({"correlation_id": None}, "correlation_id must be a whole number"),
+        ({"flags": "1"}, "flags must be a whole number from 0 to 4294967295, not '1'"),
+        ({"flags": -1}, "flags must be"),
+        ({"timeout": 1.5}, "timeout (in microseconds) must be a whole number from 0 to 18446744073709551615, not 1.5"),
+        ({"timeout": -1}, "timeout (in microseconds) must be"),
+        ({"timeout": 2**64}, "timeout (in microseconds) must be"),
+    ],
+    ids=str,
 )
-def test_a_request_of_wrong_parts_is_refused(server, arguments):
-    with pytest.raises(TritonModelException):
+def test_a_request_of_wrong_parts_is_refused_by_name(server, arguments, text):
+    with pytest.raises(TritonModelException, match=re.escape(text)):
         InferenceRequest(model_name="m", **arguments)
     assert server.dropped == []
+
+
+def test_numbers_of_numpy_are_numbers(server):
+    made = InferenceRequest(model_name="m", correlation_id=np.uint64(2**64 - 1), flags=np.int32(1), timeout=np.int64(7))
+    message = made._message()
+    assert [message[name] for name in ("correlation_id", "flags", "timeout_us")] == [2**64 - 1, 1, 7]
+    made.set_flags(np.int64(2))
+    assert (made.flags(), type(made.flags())) == (2, int)
 
 
 def test_a_request_without_a_model_and_a_sender_for_an_own_request_are_refused(server):
