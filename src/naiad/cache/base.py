@@ -80,16 +80,20 @@ class ResponseCache(Protocol):
         """Return the metric families of the whole cache."""
 
 
-def data_bytes(outputs: Sequence[OutputTensor]) -> int:
+def data_bytes(outputs: Sequence[OutputTensor | CachedTensor]) -> int:
     """Return about how many bytes copying `outputs` moves. Many strings count as very large, whatever they hold."""
     return sum([_data_bytes(output.array) for output in outputs])
 
 
 def copy_of(outputs: Sequence[OutputTensor], parameters: Mapping[str, Parameter]) -> CachedResponse:
     """Return `outputs` in memory of their own; may run on any thread. Raises MemoryError."""
-    tensors = tuple([CachedTensor(output.name, output.datatype, _own(output.array)) for output in outputs])
+    return response_of([CachedTensor(output.name, output.datatype, _own(output.array)) for output in outputs], parameters)
+
+
+def response_of(tensors: Sequence[CachedTensor], parameters: Mapping[str, Parameter]) -> CachedResponse:
+    """Return a response of tensors that nobody else can change."""
     size_bytes = _ENTRY_BYTES + sum([_TENSOR_BYTES + _all_bytes(tensor.array) for tensor in tensors])
-    return CachedResponse(tensors, dict(parameters), size_bytes)
+    return CachedResponse(tuple(tensors), dict(parameters), size_bytes)
 
 
 def _own(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -17,13 +17,14 @@ _FORGOTTEN_A_TURN = 500
 class LocalCache:
     """See `ResponseCache`. Its responses take `limit_bytes` at most, by their own `size_bytes`; all models share it.
 
-    `call_soon` runs a callback in a later turn of the loop: what has to be forgotten goes in pieces.
+    `call_soon` runs a callback in a later turn of the loop: what has to go goes in pieces.
     """
 
     def __init__(self, limit_bytes: int, call_soon: Callable[[Callable[[], None]], None]) -> None:
         self._limit_bytes = limit_bytes
         self._call_soon = call_soon
         self._entries: OrderedDict[tuple[bytes, bytes], CachedResponse] = OrderedDict()
+        self._coming: dict[tuple[bytes, bytes], CachedResponse] = {}
         self._keys: dict[bytes, dict[bytes, None]] = {}
         self.used_bytes = 0
         self._hits = self._misses = self._evictions = 0
@@ -58,17 +59,30 @@ class LocalCache:
     def insert(self, generation: bytes, key: bytes, response: CachedResponse) -> None:
         """See `ResponseCache.insert`. One that is larger than the whole cache isn't kept."""
         self._remove(generation, key)
-        if response.size_bytes > self._limit_bytes:
+        if response.size_bytes <= self._limit_bytes:
+            self._coming[generation, key] = response
+            self._make_room(generation, key)
+
+    def _make_room(self, generation: bytes, key: bytes) -> None:
+        """Let others go, and put in what is to come: in a later turn, when a large one takes the place of many."""
+        response = self._coming.get((generation, key))
+        if response is None:
             return
-        while self.used_bytes + response.size_bytes > self._limit_bytes:
+        for _ in range(_FORGOTTEN_A_TURN):
+            if self.used_bytes + response.size_bytes <= self._limit_bytes:
+                del self._coming[generation, key]
+                self._entries[generation, key] = response
+                self._keys.setdefault(generation, {})[key] = None
+                self.used_bytes += response.size_bytes
+                return
             self._remove(*next(iter(self._entries)))
             self._evictions += 1
-        self._entries[generation, key] = response
-        self._keys.setdefault(generation, {})[key] = None
-        self.used_bytes += response.size_bytes
+        self._call_soon(lambda: self._make_room(generation, key))
 
     def forget(self, generation: bytes) -> None:
         """See `ResponseCache.forget`."""
+        for place in [place for place in self._coming if place[0] == generation]:
+            del self._coming[place]
         keys = self._keys.get(generation)
         if keys is None:
             return

@@ -16,7 +16,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from naiad.cache.base import CachedResponse
+from naiad.cache.base import CachedResponse, data_bytes
 from naiad.cache.stored_form import decode, encode
 from naiad.config.options.scheduling_options import RedisSettings
 from naiad.observability.prometheus_text import Family, Kind, Sample
@@ -59,8 +59,10 @@ class RedisCache:
         return False
 
     def insert(self, generation: bytes, key: bytes, response: CachedResponse) -> None:
-        """See `ResponseCache.insert`."""
-        if not self._is_down and len(self._tasks) < _MOST_OPEN and self.accepts(response.size_bytes):
+        """See `ResponseCache.insert`. Packing and unpacking many strings takes too long for the loop: these aren't kept."""
+        if self._is_down or len(self._tasks) >= _MOST_OPEN:
+            return
+        if self.accepts(response.size_bytes) and self.accepts(data_bytes(response.tensors)):
             self._begin(self._set(_PREFIX + generation + key, encode(response)))
 
     def forget(self, generation: bytes) -> None:

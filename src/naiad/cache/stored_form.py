@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 import orjson
 
-from naiad.cache.base import CachedResponse, copy_of
-from naiad.request.response import OutputTensor
+from naiad.cache.base import CachedResponse, CachedTensor, response_of
 from naiad.tensor import bytes_tensor
 from naiad.tensor.datatype import BY_NAME
 
@@ -35,7 +34,7 @@ def decode(data: bytes) -> CachedResponse | None:
     try:
         start = _HEAD_BYTES + int.from_bytes(data[:_HEAD_BYTES], "little")
         head = orjson.loads(data[_HEAD_BYTES:start])
-        outputs = []
+        tensors = []
         for name, datatype_name, shape, size_bytes in head["tensors"]:
             datatype, part = BY_NAME[datatype_name], memoryview(data)[start : start + size_bytes]
             start += size_bytes
@@ -44,7 +43,8 @@ def decode(data: bytes) -> CachedResponse | None:
             else:
                 count = int(np.prod(shape, dtype=np.int64))
                 array = bytes_tensor.as_array(bytes_tensor.decode(part, count), tuple(shape))
-            outputs.append(OutputTensor(name, datatype, array))
-        return copy_of(outputs, head["parameters"]) if start == len(data) else None
+                array.setflags(write=False)
+            tensors.append(CachedTensor(name, datatype, array))
+        return response_of(tensors, head["parameters"]) if start == len(data) else None
     except (ValueError, KeyError, TypeError):
         return None

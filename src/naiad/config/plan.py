@@ -118,7 +118,7 @@ class SequencePlan:
     controls: tuple[ControlPlan, ...]
     states: tuple[StatePlan, ...]
     variable_inputs: tuple[str, ...]
-    """Inputs with a variable dim that must have equal shapes in a batch."""
+    """Inputs with a variable dim, those of states included, that must have equal shapes in a batch."""
     oldest: DynamicBatchingPlan | None
     is_iterative: bool = False
     """A request is a sequence of its own, which the model runs as often as it wants."""

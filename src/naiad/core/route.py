@@ -16,10 +16,11 @@ class Traffic(Protocol):
     """What makes more of an inference that names no version than its route."""
 
     def choose(self, call: InferCall) -> Route:
-        """Return the route of the version that is to answer `call`."""
+        """Return the route of the version that is to answer `call`; nothing is noted, as it may still be refused."""
 
-    def copy(self, call: InferCall, checked: CheckedCall, route: Route) -> None:
-        """Send copies of `call`, which `route` has `checked` and accepted, to the versions on trial. Never raises, never waits.
+    def accepted(self, call: InferCall, checked: CheckedCall, route: Route) -> None:
+        """Note that `route` has `checked` and accepted `call`, and send copies to the versions on trial. Never raises, never
+        waits.
 
         The accepted request itself belongs to its scheduler by now.
         """

@@ -33,9 +33,10 @@ from naiad.request.service import (
     TensorMetadata,
 )
 
-# In Triton's order. Only what is built: sequence and trace join when they are.
+# In Triton's order. Only what is built: trace joins when it is.
 EXTENSIONS = (
     "classification",
+    "sequence",
     "model_repository",
     "model_repository(unload_dependents)",
     "schedule_policy",
@@ -100,6 +101,7 @@ class InferenceServer:
         self._client_memory = client_memory
         self._is_strict_readiness = is_strict_readiness
         self._routes: dict[tuple[str, str], Route] = {}
+        self._near_routes: dict[tuple[str, str, str], Route] = {}
         self._is_loaded = False
         self._is_not_ready_wanted = False
         self._is_draining = False
@@ -158,7 +160,7 @@ class InferenceServer:
             model.statistics.record_refusal()
             raise error from None
         if traffic is not None:
-            traffic.copy(call, checked, route)
+            traffic.accepted(call, checked, route)
         return request
 
     def is_live(self) -> bool:
@@ -371,6 +373,7 @@ class InferenceServer:
 
     def _on_change(self) -> None:
         self._routes.clear()
+        self._near_routes.clear()
         self._tell_change()
 
     def _tell_change(self) -> None:
@@ -381,7 +384,14 @@ class InferenceServer:
         """Return where requests of an ensemble in `namespace` for a model go now. Raises what a look-up of it raises."""
         if not namespace:
             return self._routes.get((name, version)) or self._find_route(name, version)
-        return Route(self._repository.find_from(namespace, name, version))
+        route = self._near_routes.get((namespace, name, version))
+        if route is None:
+            model = self._repository.find_from(namespace, name, version)
+            is_only_one = model in self._repository.loaded(name)
+            route = self._near_routes[namespace, name, version] = (
+                self._find_route(name, version) if is_only_one else Route(model)
+            )
+        return route
 
     def _find_route(self, name: str, version: str) -> Route:
         shared = None if version else self._traffic.route(name, self._route_of)

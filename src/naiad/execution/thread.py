@@ -66,6 +66,8 @@ class ThreadInstance:
         self._context = context
         self._plan = context.plan
         self._version = str(context.plan.version)
+        sequences = context.plan.sequence_batching
+        self._keeps_states = sequences is not None and not sequences.states
         self.on_open_zero: Callable[[], None] = lambda: None
 
     @property
@@ -145,9 +147,13 @@ class ThreadInstance:
         return finish
 
     def _run(self, batch: Batch, is_on_thread: bool) -> list[_Outcome]:
-        """Run the batch; when it fails, run each of its requests alone, so that a bad one can't fail the others."""
+        """Run the batch; when it fails, run each of its requests alone, so that a bad one can't fail the others.
+
+        Not where the model goes by a request's position, as it keeps the states of sequences itself: alone, each would be the
+        first one's.
+        """
         outcome = self._execute(batch.requests, is_on_thread)
-        if outcome.error is None or len(batch.requests) == 1:
+        if outcome.error is None or len(batch.requests) == 1 or (batch.is_positional and self._keeps_states):
             return [outcome]
         return [
             self._execute([request], is_on_thread)

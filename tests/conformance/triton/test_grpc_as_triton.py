@@ -51,7 +51,7 @@ OWN_WORDS = {
     "stream: bad version", "stream: reserved parameter",
 }  # fmt: skip
 # What Naiad hasn't built yet isn't among its extensions.
-UNBUILT_EXTENSIONS = {"sequence", "trace"}
+UNBUILT_EXTENSIONS = {"trace"}
 _UNKNOWN_ID = "[request id: <id_unknown>] "
 
 

@@ -116,3 +116,27 @@ def test_what_is_kept_is_a_copy_that_nobody_can_change(datatype, array):
         output.array[0] = wanted.flat[0]
     output.region = object()
     assert kept.outputs()[0].region is None
+
+
+def test_a_large_one_takes_the_place_of_many_in_pieces_so_that_the_loop_is_not_held():
+    later = []
+    cache = LocalCache(12_000, later.append)
+    for number in range(1200):
+        cache.insert(b"m", b"%d" % number, response(10))
+    cache.insert(b"m", b"large", response(12_000))
+    assert (len(cache), cache.lookup(b"m", b"large")) == (700, None)
+    while later:
+        later.pop()()
+    assert (len(cache), cache.used_bytes) == (1, 12_000)
+
+
+def test_what_is_forgotten_before_it_is_put_in_does_not_come():
+    later = []
+    cache = LocalCache(12_000, later.append)
+    for number in range(1200):
+        cache.insert(b"other", b"%d" % number, response(10))
+    cache.insert(b"m", b"large", response(12_000))
+    cache.forget(b"m")
+    while later:
+        later.pop()()
+    assert (len(cache), cache.lookup(b"m", b"large")) == (700, None)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from fake_execution import Probe
 from plans import plan, tensor
+from sequence_plans import STATE, sequence_plan
 
+from naiad.config.plan import ModelPlan
 from naiad.errors import Code, FailureReason, InferenceServerError, invalid_argument
 from naiad.execution.placement import Placement, PlacementMode, TurnBudget
 from naiad.execution.tensors import BatchTensors
@@ -44,21 +46,21 @@ class Doubling:
 class Bench:
     """An instance on a running loop."""
 
-    def __init__(self, mode: PlacementMode) -> None:
+    def __init__(self, mode: PlacementMode, plan: ModelPlan = PLAN) -> None:
         loop = asyncio.get_running_loop()
         self.backend = Doubling()
         self.statistics = ModelStatistics()
         self.pool = ThreadPool(2, loop)
         context = ExecutionContext(
-            PLAN, BatchTensors(PLAN), self.statistics, Placement(mode), self.pool, TurnBudget(loop.call_soon)
+            plan, BatchTensors(PLAN), self.statistics, Placement(mode), self.pool, TurnBudget(loop.call_soon)
         )
         self.instance = ThreadInstance("m_0", self.backend, context)
 
-    async def run(self, *values: float, cancel: tuple[int, ...] = ()) -> list[Probe]:
+    async def run(self, *values: float, cancel: tuple[int, ...] = (), is_positional: bool = False) -> list[Probe]:
         """Run one batch of one-item requests and return their probes when the instance is free again."""
         probes = [make(value) for value in values]
         done = asyncio.Event()
-        batch = Batch([probe.request for probe in probes], len(probes))
+        batch = Batch([probe.request for probe in probes], len(probes), is_positional=is_positional)
         self.instance.submit(batch, lambda _: done.set())
         for index in cancel:
             probes[index].request.cancel()
@@ -182,3 +184,17 @@ def test_a_run_of_batches_is_executed_one_by_one_and_ends_once():
     assert values(probes) == [[[2]], [[4]], [[6]]]
     assert bench.backend.sizes == [1, 1, 1]
     assert len(done) == 1
+
+
+@pytest.mark.parametrize(
+    ("batching", "sizes", "failed"),
+    [("direct { }", [3], [True] * 3), (f"direct {{ }} {STATE}", [3, 1, 1, 1], [False, True, False])],
+)
+def test_positions_mean_something_to_a_model_that_keeps_states_itself_so_it_runs_nobody_alone(batching, sizes, failed):
+    async def main():
+        bench = Bench(PlacementMode.THREAD, sequence_plan(batching))
+        return bench, await bench.run(1, -1, 3, is_positional=True)
+
+    bench, probes = asyncio.run(main())
+    assert bench.backend.sizes == sizes
+    assert [probe.error is not None for probe in probes] == failed

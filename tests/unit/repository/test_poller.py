@@ -109,3 +109,10 @@ def test_what_never_settles_is_looked_at_ever_more_seldom():
     waits = [after - before for before, after in itertools.pairwise(times)]
     assert all(wait >= 0.0049 * max(1, number - 29) for number, wait in enumerate(waits))
     assert repositories.done == []
+
+
+def test_a_fault_in_a_look_is_said_and_the_next_one_comes(caplog):
+    repositories = Repositories({"m": A}, ZeroDivisionError(), {"m": B})
+    poller = repositories.poller(interval_s=0.01, m=A)
+    run(poller, lambda: "load m" in repositories.done)
+    assert "ZeroDivisionError" in caplog.text

@@ -34,13 +34,15 @@ def sequence_plan(config: Message, inputs: Sequence[TensorPlan], directory: Path
         return None
     batching = config.sequence_batching
     oldest = batching.oldest if batching.WhichOneof("strategy_choice") == "oldest" else None
-    variable = tuple(tensor.name for tensor in inputs if tensor.is_variable and not tensor.allow_ragged_batch)
+    states = tuple(_states(config, directory))
+    added = [state.input for state in states]
+    variable = tuple(tensor.name for tensor in (*inputs, *added) if tensor.is_variable and not tensor.allow_ragged_batch)
     slots = oldest.max_candidate_sequences if oldest is not None else 0
     return SequencePlan(
         slots=slots if slots > 0 else max(1, config.max_batch_size),
         max_idle_us=batching.max_sequence_idle_microseconds,
         controls=tuple(_controls(config)),
-        states=tuple(_states(config, directory)),
+        states=states,
         variable_inputs=variable,
         oldest=_oldest_plan(config, oldest, inputs, variable) if oldest is not None else None,
         is_iterative=batching.iterative_sequence,

@@ -60,33 +60,35 @@ class SharedRoutes:
 
     def choose(self, call: InferCall) -> Route:
         """See `Traffic.choose`."""
-        state, split = self._state, self._split
+        split = self._split
         if call.sequence_id:
-            version = state.sequences.choose(
-                call.sequence_id, self._begin, self._routes, is_start=call.is_sequence_start, is_end=call.is_sequence_end
-            )
+            sequences = self._state.sequences
+            version = sequences.choose(call.sequence_id, self._begin, self._routes, is_start=call.is_sequence_start)
         elif split is None:
             version = self._latest
         else:
             version = split.at(self._draw())
-        state.request_counts[version] += 1
         return self._routes[version]
 
-    def copy(self, call: InferCall, checked: CheckedCall, route: Route) -> None:
-        """See `Traffic.copy`. Of a sequence all requests are copied or none. Inputs that their client may change aren't copied:
-        it may also take the memory away.
+    def accepted(self, call: InferCall, checked: CheckedCall, route: Route) -> None:
+        """See `Traffic.accepted`. Of a sequence all requests are copied or none. Inputs that their client may change aren't
+        copied: it may also take the memory away.
         """
-        settings, shadow, sequence_id = self._settings, self._state.shadow, call.sequence_id
-        for version, share in settings.shadow.items():
-            if version == route.model.plan.version:
+        state, settings, sequence_id = self._state, self._settings, call.sequence_id
+        version, shadow = route.model.plan.version, state.shadow
+        state.request_counts[version] += 1
+        if sequence_id:
+            state.sequences.note(sequence_id, version, is_end=call.is_sequence_end)
+        for trial, share in settings.shadow.items():
+            if trial == version:
                 continue
-            point = sequence_point(sequence_id, f"shadow {version}") if sequence_id else self._draw()
+            point = sequence_point(sequence_id, f"shadow {trial}") if sequence_id else self._draw()
             if point >= share:
                 continue
-            copies_to = self._routes.get(version)
+            copies_to = self._routes.get(trial)
             if call.is_uncached:
-                shadow.count(version, ShadowResult.SKIPPED)
+                shadow.count(trial, ShadowResult.SKIPPED)
             elif copies_to is None:
-                shadow.count(version, ShadowResult.REFUSED)
+                shadow.count(trial, ShadowResult.REFUSED)
             else:
                 shadow.send(call, checked, copies_to, settings.max_shadow_in_flight)

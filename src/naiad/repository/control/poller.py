@@ -63,7 +63,10 @@ class Poller:
             is_regular = loop.time() >= looked_at + self._interval_s
             if is_regular:
                 looked_at = loop.time()
-            await self.look_once(is_regular)
+            try:
+                await self.look_once(is_regular)
+            except Exception:
+                _log.exception("a look at the model repositories failed, the next one comes in its time")
 
     async def _wait(self, rest_s: float) -> None:
         """Wait for the next look, which is due in `rest_s` at the latest."""

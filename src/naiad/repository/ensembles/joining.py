@@ -146,7 +146,10 @@ class Ensembles:
         """Return the loaded ensembles that need the model `name`, at any depth, and if it is one itself, the models that nobody
         else needs then.
         """
-        needs = {model.plan.name: {step.model_name for step in _steps(model)} for model in self._loaded}
+        needs: dict[str, set[str]] = {}
+        for model in self._loaded:
+            # Ensembles of several namespaces may have one name, and a reload has two versions of one.
+            needs.setdefault(model.plan.name, set()).update(step.model_name for step in _steps(model))
         gone = {name}
         while more := {user for user, used in needs.items() if used & gone} - gone:
             gone |= more

@@ -6,7 +6,7 @@ begins, ends or waits for a slot is the scheduler's part.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -153,19 +153,38 @@ class DirectLane(InstanceLane):
     def _dispatch(self) -> None:
         if self._running or self._is_paused:
             return
-        heads = [None if sequence is None else self.next_request(sequence) for sequence in self.slots]
-        # The end of one sequence may have given its slot to another meanwhile: that one has asked for itself.
+        heads = self._heads()
+        while not self._are_heads(heads):
+            # The end of a sequence gave its slot to another, or ended further ones.
+            heads = self._heads()
         now_ns = self._context.clock.now_ns()
-        decision = next_round(heads, self._rules, now_ns)
+        decision = next_round(heads, self._rules, now_ns, self._states_of)
         if isinstance(decision, Round):
             self._submit(decision, now_ns)
         elif isinstance(decision, Wait):
             self._alarm.wake_at(decision.until_ns)
 
+    def _heads(self) -> list[InferRequest | None]:
+        return [None if sequence is None else self.next_request(sequence) for sequence in self.slots]
+
+    def _are_heads(self, heads: list[InferRequest | None]) -> bool:
+        return all(
+            request is None or (sequence is not None and bool(sequence.waiting) and sequence.waiting[0] is request)
+            for request, sequence in zip(heads, self.slots)
+        )
+
+    def _states_of(self, slot: int) -> Mapping[str, Any]:
+        """Return the state tensors that go in with the next request of a slot's sequence."""
+        sequence = self.slots[slot]
+        if sequence is None or sequence.state is None:
+            return {}
+        told = sequence.waiting[0].sequence
+        return self._context.states.initial if told is not None and told.is_start else sequence.state.arrays
+
     def _submit(self, decision: Round, now_ns: int) -> None:
         requests: list[InferRequest] = []
-        first = next(request for request in decision.requests if request is not None)
-        like = first.inputs
+        place, first = next((slot, request) for slot, request in enumerate(decision.requests) if request is not None)
+        like = {**first.inputs, **self._states_of(place)}
         for slot, request in enumerate(decision.requests):
             sequence = self.slots[slot]
             if request is None:
@@ -185,7 +204,7 @@ class DirectLane(InstanceLane):
     def _padding(self, like: Any, outputs: tuple[str, ...], now_ns: int) -> InferRequest:
         """Return what fills a position: blank tensors of the batch's shapes, and nobody who waits for an answer."""
         inputs = {name: _blank(array) for name, array in like.items()}
-        inputs |= {**self._context.controls.of_padding(), **self._context.states.initial}
+        inputs |= self._context.controls.of_padding()
         responder = Responder(_NOBODY, _NOBODY, now_ns)
         responder.refuse()
         request = InferRequest(inputs, (*outputs, *self._context.states.outputs), 1, responder, now_ns)

@@ -5,11 +5,16 @@ Owns the decision. Doesn't own time, slots or instances; it is asked while the i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from naiad.config.plan import SequencePlan
 from naiad.request.request import InferRequest
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +50,36 @@ class Wait:
     until_ns: int
 
 
-def next_round(heads: Sequence[InferRequest | None], rules: RoundRules, now_ns: int) -> Round | Wait | None:
-    """Decide what an idle instance should run; `heads` has the first waiting request of each slot, None where there is none.
+def next_round(
+    heads: Sequence[InferRequest | None],
+    rules: RoundRules,
+    now_ns: int,
+    states: Callable[[int], Mapping[str, Array]] = lambda _slot: {},
+) -> Round | Wait | None:
+    """Decide what an idle instance should run; `heads` has the first waiting request of each slot, None where there is none;
+    `states` gives the state tensors that go in with a slot's request.
 
     Each request runs at the position of its slot, up to the last one that runs. Requests whose variable inputs have other
     shapes than the first one's sit this round out. None when nothing waits.
     """
-    first = next((request for request in heads if request is not None), None)
-    if first is None:
-        return None
     ready = [request for request in heads if request is not None]
+    if not ready:
+        return None
     oldest_ns = min(request.enqueued_ns for request in ready)
     if len(ready) < rules.least_ready and now_ns - oldest_ns < rules.delay_ns:
         return Wait(oldest_ns + rules.delay_ns)
     chosen = list(heads)
     if rules.equal_inputs:
-        wanted = _shapes(first, rules)
-        chosen = [None if request is None or _shapes(request, rules) != wanted else request for request in heads]
+        shapes = [
+            None if request is None else _shapes(request.inputs, states(slot), rules) for slot, request in enumerate(heads)
+        ]
+        wanted = next(known for known in shapes if known is not None)
+        chosen = [request if known == wanted else None for request, known in zip(heads, shapes)]
     while chosen[-1] is None:
         chosen.pop()
     return Round(tuple(chosen))
 
 
-def _shapes(request: InferRequest, rules: RoundRules) -> list[tuple[int, ...] | None]:
-    inputs = request.inputs
-    return [inputs[name].shape if name in inputs else None for name in rules.equal_inputs]
+def _shapes(inputs: Mapping[str, Array], states: Mapping[str, Array], rules: RoundRules) -> list[tuple[int, ...] | None]:
+    found = [inputs.get(name, states.get(name)) for name in rules.equal_inputs]
+    return [None if array is None else array.shape for array in found]

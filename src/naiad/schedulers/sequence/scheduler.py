@@ -307,6 +307,10 @@ class SequenceScheduler:
         self._keep_alive(sequence, self._clock.now_ns())
         if sequence.lane is not None:
             sequence.lane.wake(sequence)
+            return
+        for request in sequence.waiting:
+            if request.timeout_us:
+                self._limit_wait(sequence, request.enqueued_ns + request.timeout_us * 1000)
 
     def _end_all(self, lane: _AnyLane, error: InferenceServerError) -> None:
         lane.fail_queued(error)

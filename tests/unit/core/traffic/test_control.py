@@ -68,7 +68,9 @@ class Bench:
         if route is None or route.traffic is None:
             return None
         call = InferCall("m", sequence_id=sequence_id, is_sequence_start=is_start)
-        return route.traffic.choose(call).model.plan.version
+        chosen = route.traffic.choose(call)
+        route.traffic.accepted(call, None, chosen)
+        return chosen.model.plan.version
 
     def versions(self) -> set[int | None]:
         found = set()

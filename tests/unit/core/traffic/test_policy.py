@@ -6,10 +6,8 @@ from collections import Counter
 
 import pytest
 
-from naiad.config.traffic import TrafficSettings, read_traffic, traffic_mistakes, traffic_of
 from naiad.core.traffic.policy import Split, sequence_point
 from naiad.core.traffic.sequences import MOST_OPEN, OpenSequences
-from naiad.errors import Code, InferenceServerError
 
 
 def test_each_version_has_as_many_points_as_weight():
@@ -52,106 +50,43 @@ def test_an_integer_and_its_digits_are_two_sequences_and_points_are_spread():
     assert 400 < sum(point < 0.5 for point in points) < 600
 
 
+def accepted(sequences: OpenSequences, sequence_id: object, new: int, ready: set[int], flags: str = "") -> int:
+    """Return the version that a request goes to, which accepts it; `new` is that of new sequences, S starts one, E ends it."""
+    version = sequences.choose(sequence_id, lambda _: new, ready, is_start="S" in flags)
+    sequences.note(sequence_id, version, is_end="E" in flags)
+    return version
+
+
 def test_an_open_sequence_stays_where_it_is_whatever_the_weights_have_become():
     sequences, ready = OpenSequences(), {1, 2}
-    assert sequences.choose("s", lambda _: 1, ready, is_start=True, is_end=False) == 1
-    assert sequences.choose("s", lambda _: 2, ready, is_start=False, is_end=False) == 1
-    assert sequences.choose("s", lambda _: 2, ready, is_start=False, is_end=True) == 1
+    assert accepted(sequences, "s", 1, ready, "S") == 1
+    assert accepted(sequences, "s", 2, ready) == 1
+    assert accepted(sequences, "s", 2, ready, "E") == 1
     assert len(sequences) == 0
-    assert sequences.choose("s", lambda _: 2, ready, is_start=False, is_end=False) == 2
-    assert sequences.choose("s", lambda _: 1, ready, is_start=True, is_end=False) == 1
+    assert accepted(sequences, "s", 2, ready) == 2
+    assert accepted(sequences, "s", 1, ready, "S") == 1
+
+
+def test_a_refused_request_changes_nothing_for_its_sequence():
+    sequences, ready = OpenSequences(), {1, 2}
+    accepted(sequences, "s", 1, ready, "S")
+    for _ in range(2):
+        assert sequences.choose("s", lambda _: 2, ready, is_start=False) == 1
+    assert sequences.choose("other", lambda _: 2, ready, is_start=True) == 2
+    assert len(sequences) == 1
 
 
 def test_a_sequence_moves_when_its_version_is_gone():
     sequences = OpenSequences()
-    sequences.choose("s", lambda _: 1, {1, 2}, is_start=True, is_end=False)
-    assert sequences.choose("s", lambda _: 2, {2}, is_start=False, is_end=False) == 2
-    assert sequences.choose("s", lambda _: 1, {1, 2}, is_start=False, is_end=False) == 2
+    accepted(sequences, "s", 1, {1, 2}, "S")
+    assert accepted(sequences, "s", 2, {2}) == 2
+    assert accepted(sequences, "s", 1, {1, 2}) == 2
 
 
 def test_the_memory_of_sequences_is_bounded_and_the_oldest_is_forgotten():
     sequences = OpenSequences()
     for number in range(MOST_OPEN + 1):
-        sequences.choose(number, lambda _: 1, {1, 2}, is_start=True, is_end=False)
+        accepted(sequences, number, 1, {1, 2}, "S")
     assert len(sequences) == MOST_OPEN
-    assert sequences.choose(1, lambda _: 2, {1, 2}, is_start=False, is_end=False) == 1
-    assert sequences.choose(0, lambda _: 2, {1, 2}, is_start=False, is_end=False) == 2
-
-
-def test_settings_are_read_with_versions_ascending_and_zeros_left_out():
-    text = '{"weights": {"10": 10, "2": 90, "1": 0}, "shadow": {"3": 0.5, "4": 0}}'
-    settings = traffic_of({"naiad_traffic": text})
-    assert settings == TrafficSettings({2: 90, 10: 10}, {3: 0.5}, 16)
-    assert list(settings.weights) == [2, 10]
-    assert traffic_of({}) is None
-
-
-def test_settings_read_back_what_they_say():
-    settings = read_traffic({"weights": {"1": 1.5}, "shadow": {"2": 1}, "max_shadow_in_flight": 3})
-    assert read_traffic(settings.to_json()) == settings
-
-
-VERSION = 'must be the name of a version\'s folder, like "1"'
-SHARE = "must be a number from 0 to 1000000000"
-
-
-@pytest.mark.parametrize(
-    ("text", "mistake"),
-    [
-        ("[]", "it must be a JSON object with 'weights', 'shadow' or both, got an array"),
-        ("{}", "it must have 'weights', 'shadow' or both"),
-        ('{"weight": {}, "shadow": {}}', "unknown member \"weight\", allowed are 'weights', 'shadow', 'max_shadow_in_flight'"),
-        ('{"weights": 3}', "'weights' is 3, must be an object with a number for each version"),
-        ('{"weights": {"one": 1}}', f"'weights' has the version \"one\", {VERSION}"),
-        ('{"weights": {"01": 1}}', f"'weights' has the version \"01\", {VERSION}"),
-        ('{"weights": {"-1": 1}}', f"'weights' has the version \"-1\", {VERSION}"),
-        ('{"weights": {"\u0661": 1}}', f"'weights' has the version \"\\u0661\", {VERSION}"),
-        ('{"weights": {"1": -1}}', f"'weights' of version \"1\" is -1, {SHARE}"),
-        ('{"weights": {"1": true}}', f"'weights' of version \"1\" is true, {SHARE}"),
-        ('{"weights": {"1": "5"}}', f'\'weights\' of version "1" is "5", {SHARE}'),
-        ('{"weights": {"1": NaN}}', f"'weights' of version \"1\" is NaN, {SHARE}"),
-        ('{"weights": {"1": 1e400}}', f"'weights' of version \"1\" is Infinity, {SHARE}"),
-        (
-            '{"weights": {"1": 0, "2": 0}}',
-            "'weights' are all 0, one must be more; leave 'weights' empty for the latest version",
-        ),
-        ('{"shadow": {"3": 1.1}}', "'shadow' of version \"3\" is 1.1, must be a number from 0 to 1"),
-        (
-            '{"weights": {"3": 1}, "shadow": {"3": 1}}',
-            "version 3 is in 'weights' and in 'shadow', it can be in one of them only",
-        ),
-        (
-            '{"shadow": {"3": 1}, "max_shadow_in_flight": 0}',
-            "'max_shadow_in_flight' is 0, must be an integer from 1 to 10000",
-        ),
-    ],
-)
-def test_each_mistake_names_field_value_and_what_is_allowed(text, mistake):
-    assert traffic_mistakes(text) == [mistake]
-
-
-@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"weights": ' + "9" * 5000 + "}"])
-def test_text_that_is_no_json_is_a_mistake_and_no_fault(text):
-    (mistake,) = traffic_mistakes(text)
-    assert mistake.startswith(("it isn't JSON: ", "it must be"))
-    assert len(mistake) < 500
-
-
-def test_too_many_versions_are_refused():
-    with pytest.raises(InferenceServerError) as caught:
-        read_traffic({"weights": {str(number): 1 for number in range(101)}})
-    assert (caught.value.code, caught.value.message) == (
-        Code.INVALID_ARGUMENT,
-        "'weights' has 101 versions, at most 100 are allowed",
-    )
-
-
-def test_all_mistakes_are_told_at_once():
-    (text,) = traffic_mistakes('{"weights": {"x": 1}, "shadow": {"1": 2}, "max_shadow_in_flight": 1.5}')
-    assert [part.split(" ")[0] for part in text.split("; ")] == ["'weights'", "'shadow'", "'max_shadow_in_flight'"]
-
-
-def test_no_text_is_as_long_as_its_mistakes():
-    (text,) = traffic_mistakes('{"weights": {}, ' + ", ".join(f'"m{number}": 1' for number in range(1000)) + "}")
-    assert text.endswith("; 990 more mistakes")
-    assert len(text) < 2000
+    assert accepted(sequences, 1, 2, {1, 2}) == 1
+    assert accepted(sequences, 0, 2, {1, 2}) == 2

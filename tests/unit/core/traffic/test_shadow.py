@@ -208,7 +208,7 @@ def test_a_request_is_copied_by_the_share_of_each_shadow_version(shadow):
     versions = {number: Version(number) for number in (1, 2, 3)}
     routes = shared(shadow, TrafficSettings({1: 1}, {2: 0.5, 3: 0.1}), versions, [0.49, 0.1, 0.5, 0.09])
     for _ in range(2):
-        routes.copy(*call_of(np.zeros(1)), versions[1])
+        routes.accepted(*call_of(np.zeros(1)), versions[1])
     assert [len(versions[number].requests) for number in (1, 2, 3)] == [0, 1, 1]
 
 
@@ -217,7 +217,7 @@ def test_of_a_sequence_all_requests_are_copied_or_none(shadow):
     routes = shared(shadow, TrafficSettings({1: 1}, {2: 0.5}, 1000), versions, [])
     for number in range(1, 101):
         for _ in range(2):
-            routes.copy(*call_of(np.zeros(1), number), versions[1])
+            routes.accepted(*call_of(np.zeros(1), number), versions[1])
     copied = [request.sequence.id for request in versions[2].requests]
     assert copied == [number for number in range(1, 101) if sequence_point(number, "shadow 2") < 0.5 for _ in range(2)]
     assert 60 < len(copied) < 140
@@ -228,8 +228,8 @@ def test_memory_of_clients_and_versions_that_are_not_ready_are_counted_and_not_c
     routes = shared(shadow, TrafficSettings({1: 1}, {2: 1, 9: 1}), versions, [0, 0, 0, 0])
     call, checked = call_of(np.zeros(1))
     call.is_uncached = True
-    routes.copy(call, checked, versions[1])
-    routes.copy(*call_of(np.zeros(1)), versions[1])
+    routes.accepted(call, checked, versions[1])
+    routes.accepted(*call_of(np.zeros(1)), versions[1])
     assert dict(shadow.counts) == {
         (2, ShadowResult.SKIPPED): 1,
         (9, ShadowResult.SKIPPED): 1,
@@ -242,7 +242,7 @@ def test_a_version_gets_no_copy_of_what_it_answers_itself(shadow):
     versions = {2: Version(2)}
     routes = SharedRoutes(ModelTraffic(shadow), TrafficSettings({}, {2: 1}), versions, None, 2, lambda: 0)
     assert routes.choose(InferCall("m")) is versions[2]
-    routes.copy(*call_of(np.zeros(1)), versions[2])
+    routes.accepted(*call_of(np.zeros(1)), versions[2])
     assert versions[2].requests == []
 
 

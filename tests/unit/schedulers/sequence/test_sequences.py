@@ -339,6 +339,20 @@ def test_a_sequence_in_the_backlog_waits_for_ever_unless_it_says_otherwise() -> 
     assert patient.error is None
 
 
+def test_the_next_sequence_of_an_id_keeps_the_time_that_its_requests_may_wait_in_the_backlog() -> None:
+    setup = Setup(max_batch_size=1)
+    setup.send(1, "S")
+    setup.send(1, "E")
+    setup.send(2, "S")
+    again = setup.send(1, "S", timeout_us=2_000_000)
+    setup.finish()
+    setup.finish()
+    assert (setup.ids(), setup.scheduler.backlog_count()) == ([[1], [1], [2]], 1)
+    setup.clock.advance(2 * SECOND)
+    assert again.error is not None
+    assert "timeout of the corresponding sequence has been expired" in again.error.message
+
+
 @BOTH
 def test_a_cancelled_request_ends_its_sequence_when_its_turn_has_come(strategy: str) -> None:
     setup = Setup(strategy)
@@ -435,6 +449,33 @@ def test_states_of_sequences_are_their_own() -> None:
     states = [[request.inputs["S"].item() for request in batch.requests] for batch in setup.instance.batches]
     assert states == [[0, 0], [0, 20], [10, 50]]
     answer(setup.instance, 0, 0)
+
+
+@pytest.mark.parametrize("strategy", ["direct { }", "oldest { }"])
+def test_only_states_of_one_shape_run_together(strategy: str) -> None:
+    setup = Setup(f"{strategy} {CONTROLS} {STATE.replace('dims: 1', 'dims: -1')}")
+
+    def answer(*lengths: int) -> None:
+        setup.clock.settle()
+        for request, length in zip(setup.instance.batches[-1].requests, lengths, strict=True):
+            if not request.is_padding:
+                state = OutputTensor("S_NEXT", FP32, np.ones((1, length), np.float32))
+                request.responder.send(InferResponse("m", "1", "", [state]))
+        setup.finish()
+
+    for number in (1, 2, 3):
+        setup.send(number, "S")
+    answer(1, 4, 1)
+    for number in (1, 2, 3):
+        setup.send(number)
+    setup.clock.settle()
+    together = setup.instance.batches[-1].requests
+    assert len({request.inputs["S"].shape for request in together}) == 1
+    assert not together[0].is_padding
+    setup.finish_all()
+    assert [request.inputs["S"].shape for request in setup.instance.batches[-1].requests if not request.is_padding] == (
+        [(1, 4)] if strategy == "direct { }" else [(1, 1)]
+    )
 
 
 def test_a_failed_request_leaves_the_state_as_it_was() -> None:
