@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from bench import machine, measure, report, triton_setup
 from bench.errors import BenchError, Unavailable
+from bench.fairness import fairness
 from bench.grpc.idle import idle_growth
 from bench.grpc.infer import find_modules
 from bench.grpc.stream import stream_rates
@@ -26,6 +27,7 @@ from bench.open_loop.scenarios import ADAPTIVE_SCENARIOS, BATCHINGS, LOAD_FACTOR
 from bench.results import Comparison, OpenLoop, Results
 from bench.scenarios import (
     ENGINE_SCENARIOS,
+    FAIRNESS,
     FOOTPRINT,
     IDLE,
     MANY,
@@ -84,6 +86,7 @@ def _run(options: argparse.Namespace, folder: Path) -> Results:
         streams=tuple(stream_rates(setting)) if STREAM in names else (),
         many_models=tuple(_attempt(MANY, left_out, lambda: many_models(setting)) or ()) if MANY in names else (),
         open_loops=tuple(_open_loops(setting, names)),
+        fairness=tuple(_attempt(FAIRNESS, left_out, lambda: fairness(setting)) or ()) if FAIRNESS in names else (),
         left_out=tuple(left_out),
     )
 

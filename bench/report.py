@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.machine import Machine
-from bench.results import Comparison, EngineShare, Footprint, Idle, ManyModels, OpenLoop, Results, Sample, Stream
+from bench.results import Comparison, EngineShare, Fairness, Footprint, Idle, ManyModels, OpenLoop, Results, Sample, Stream
 
 ABSENT = "n/a"
 LARGE_TENSOR_BYTES = 100_000
@@ -47,6 +47,10 @@ METHOD = (
         "execution and 1 ms a request, so that full batches of 8 make 500 requests/s. In time is within 50 ms for adaptive-*, "
         "within the queue's time-out (100 ms, REJECT) and 25 ms more for overload-*, whose best is the subject's best of the "
         "loads from 0.8 to 3 times 500 requests/s."
+    ),
+    (
+        "Fairness: a client with 64 connections and one with 1, each with a request on its way all the time, on the model that "
+        "sleeps; with fairness Naiad tells them apart by a header."
     ),
     (
         "The bare engine is ONNX Runtime in a loop in its own process, one thread, the full batch. Server and engine share "
@@ -90,28 +94,22 @@ def to_json(machine: Machine, results: Results, settings: dict[str, Any]) -> str
 
 def to_markdown(machine: Machine, results: Results, settings: dict[str, Any]) -> str:
     """Return the page: where and what, the tables that have rows, what was left out, the method."""
-    parts = [_head(machine, settings)]
-    if results.comparisons:
-        parts.append("## Naiad and Triton\n\n" + comparison_table(results.comparisons))
     large = [row for row in results.comparisons if row.tensor_bytes >= LARGE_TENSOR_BYTES]
-    if large:
-        parts.append("## Large tensors both ways\n\n" + throughput_table(large))
-    if results.open_loops:
-        parts.append("## Requests that come when they come\n\n" + open_loop_table(results.open_loops))
-    if results.streams:
-        parts.append("## A stream of small responses\n\n" + stream_table(results.streams))
-    if results.idles:
-        parts.append("## Idle gRPC connections\n\n" + idle_table(results.idles))
-    if results.engines:
-        parts.append("## Naiad and the bare engine\n\n" + engine_table(results.engines))
-    if results.footprints:
-        parts.append("## Start and memory\n\n" + footprint_table(results.footprints))
-    if results.many_models:
-        parts.append("## Many models\n\n" + many_models_table(results.many_models))
-    if results.left_out:
-        parts.append("## Left out\n\n" + _bullets(results.left_out))
-    parts.append("## Method\n\n" + _bullets(METHOD))
-    return "\n\n".join(parts) + "\n"
+    sections: tuple[tuple[str, Sequence[Any], Callable[[Any], str]], ...] = (
+        ("Naiad and Triton", results.comparisons, comparison_table),
+        ("Large tensors both ways", large, throughput_table),
+        ("Requests that come when they come", results.open_loops, open_loop_table),
+        ("A small client beside one that floods", results.fairness, fairness_table),
+        ("A stream of small responses", results.streams, stream_table),
+        ("Idle gRPC connections", results.idles, idle_table),
+        ("Naiad and the bare engine", results.engines, engine_table),
+        ("Start and memory", results.footprints, footprint_table),
+        ("Many models", results.many_models, many_models_table),
+        ("Left out", results.left_out, _bullets),
+        ("Method", METHOD, _bullets),
+    )
+    shown = [f"## {title}\n\n{lay_out(rows)}" for title, rows, lay_out in sections if rows]
+    return "\n\n".join([_head(machine, settings), *shown]) + "\n"
 
 
 def comparison_table(rows: Sequence[Comparison]) -> str:
@@ -167,6 +165,18 @@ def _open_loop_cells(row: OpenLoop, rivals: Sequence[OpenLoop]) -> list[str]:
     cells += [_milliseconds(found.p50_us), _milliseconds(found.p99_us), f"{found.refused_share:.0%}"]
     cells += [_milliseconds(found.refusal_p50_us) if found.refused_share else ABSENT]
     return [*cells, _number(found.batch_size), _milliseconds(found.lag_p99_us)]
+
+
+def fairness_table(rows: Sequence[Fairness]) -> str:
+    """Return one line for each server, with and without fairness."""
+    titles = ["server", "fairness", "flood req/s", "small client req/s", "small p50 ms", "small p99 ms"]
+    return _table(titles, (_fairness_cells(row) for row in rows))
+
+
+def _fairness_cells(row: Fairness) -> list[str]:
+    found = row.sample
+    rates = [_number(found.flood_per_s), _number(found.small_per_s)]
+    return [row.server, row.fairness, *rates, _milliseconds(found.small_p50_us), _milliseconds(found.small_p99_us)]
 
 
 def stream_table(rows: Sequence[Stream]) -> str:

@@ -165,6 +165,25 @@ class OpenLoop:
 
 
 @dataclass(frozen=True, slots=True)
+class FairnessSample:
+    """Two clients at once: what the one that floods gets through, and what the small one sees."""
+
+    flood_per_s: float
+    small_per_s: float
+    small_p50_us: float
+    small_p99_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fairness:
+    """One server, with or without fairness between clients, as `fairness` says."""
+
+    server: str
+    fairness: str
+    sample: FairnessSample
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """Everything one run found; `left_out` says what couldn't be measured on this machine, and why."""
 
@@ -175,6 +194,7 @@ class Results:
     streams: tuple[Stream, ...] = ()
     many_models: tuple[ManyModels, ...] = ()
     open_loops: tuple[OpenLoop, ...] = ()
+    fairness: tuple[Fairness, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
@@ -213,7 +233,14 @@ def median_open(rounds: Sequence[OpenSample]) -> OpenSample:
     return OpenSample(*_medians(rounds))
 
 
-_AnySample = Sample | EngineSample | FootprintSample | IdleSample | StreamSample | ManyModelsSample | OpenSample
+def median_fairness(rounds: Sequence[FairnessSample]) -> FairnessSample:
+    """Return the median of each figure by itself over the rounds, of which there must be at least one."""
+    return FairnessSample(*_medians(rounds))
+
+
+_AnySample = (
+    Sample | EngineSample | FootprintSample | IdleSample | StreamSample | ManyModelsSample | OpenSample | FairnessSample
+)
 
 
 def _medians(rounds: Sequence[_AnySample]) -> list[float]:

@@ -27,6 +27,7 @@ FOOTPRINT = "footprint"
 IDLE = "grpc-idle-1000"
 STREAM = "grpc-stream-10000"
 MANY = "models-2000"
+FAIRNESS = "fairness"
 MANY_MODELS = 2000
 IDLE_CONNECTIONS = 1000
 STREAM_RESPONSES = 10_000
@@ -169,7 +170,7 @@ def scenario_names() -> tuple[str, ...]:
     """Return every name that --scenario takes, in the order of the table."""
     listed = [each.name for each in SCENARIOS] + [each.name for each in SEQUENCE_SCENARIOS]
     listed += [each.name for each in ADAPTIVE_SCENARIOS] + [OVERLOAD]
-    return (*listed, *(each.name for each in ENGINE_SCENARIOS), FOOTPRINT, IDLE, STREAM, MANY)
+    return (*listed, *(each.name for each in ENGINE_SCENARIOS), FOOTPRINT, IDLE, STREAM, MANY, FAIRNESS)
 
 
 def chosen_names(wanted: tuple[str, ...]) -> frozenset[str]:
