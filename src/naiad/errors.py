@@ -2,7 +2,8 @@
 
     Exception
       └─ InferenceServerError       code + message; every error that a client or operator is meant to read
-           └─ DecoupledModelError   a call that takes one response met a model that may give any number
+           ├─ DecoupledModelError   a call that takes one response met a model that may give any number
+           └─ RefusedError          a queue doesn't take a request now; says why and when to try again
 
 Owns the codes and the exception. Doesn't own the HTTP and gRPC statuses: each frontend keeps its own table.
 """
@@ -41,8 +42,12 @@ class FailureReason(Enum):
 class InferenceServerError(Exception):
     """A failure with a code and a message that says what is wrong, with which value, and what to do.
 
-    `reason` says how an already accepted request counts in the failure metrics.
+    `reason` says how an already accepted request counts in the failure metrics. `retry_after_s` is in how many whole seconds
+    the client may try again, 0 where nobody knows; `refusal` is the label of a request that was never accepted, "" for others.
     """
+
+    retry_after_s: int = 0
+    refusal: str = ""
 
     def __init__(self, code: Code, message: str, reason: FailureReason = FailureReason.OTHER) -> None:
         super().__init__(message)
@@ -59,6 +64,17 @@ class DecoupledModelError(InferenceServerError):
     def __init__(self, model_name: str) -> None:
         message = f"model '{model_name}' is decoupled, it may give any number of responses: this call takes exactly one"
         super().__init__(Code.UNIMPLEMENTED, message)
+
+
+class RefusedError(InferenceServerError):
+    """UNAVAILABLE: the queue doesn't take the request now. `refusal` says why, as a label of a metric: "queue_full" or
+    "too_late"; `retry_after_s`, at least 1, when the same request may pass.
+    """
+
+    def __init__(self, message: str, refusal: str, retry_after_s: int) -> None:
+        super().__init__(Code.UNAVAILABLE, message, FailureReason.REJECTED)
+        self.refusal = refusal
+        self.retry_after_s = retry_after_s
 
 
 def invalid_argument(message: str) -> InferenceServerError:

@@ -12,6 +12,7 @@ class FakeCall:
 
     def __init__(self) -> None:
         self.metadata: tuple[tuple[bytes, bytes], ...] = ()
+        self.deadline_ns: int | None = None
         self.sent: list[bytes] = []
         self.end: Any = "open"
         self.has_ended = asyncio.Event()

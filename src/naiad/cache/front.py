@@ -180,7 +180,7 @@ class CacheFront:
 
     def _refuse(self, request: InferRequest, error: InferenceServerError) -> None:
         """End a request that the model didn't accept, which counts in no failure counter."""
-        self._context.statistics.record_refusal()
+        self._context.statistics.record_refusal(error)
         request.responder.refuse(error)
 
     def _on_failure(self, flight: Flight, error: InferenceServerError) -> None:

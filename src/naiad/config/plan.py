@@ -74,6 +74,14 @@ class DynamicBatchingPlan:
     variable_inputs: tuple[str, ...]
     """Inputs with a variable dim that must have equal shapes in a batch (those of `ragged_inputs` are not in it)."""
     has_optional_inputs: bool
+    refuses_early: bool = False
+    """Whether a request that can't be in time by estimate is refused when it comes."""
+
+    @property
+    def has_reject_timeout(self) -> bool:
+        """Whether a request may be refused for the time that it has waited."""
+        policies = (self.default_policy, *self.policies.values())
+        return any(policy.timeout_us and not policy.is_delay for policy in policies)
 
 
 class ControlKind(Enum):

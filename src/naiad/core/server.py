@@ -150,6 +150,7 @@ class InferenceServer:
         request.timeout_us = call.timeout_us
         request.is_uncached = call.is_uncached
         request.may_omit_outputs = call.may_omit_outputs
+        request.deadline_ns = call.deadline_ns
         if call.sequence_id:
             request.sequence = Sequence(call.sequence_id, call.is_sequence_start, call.is_sequence_end)
         try:
@@ -157,7 +158,7 @@ class InferenceServer:
         except InferenceServerError as error:
             # Refused before it was accepted: the client gets the error, the failure counters stay as they are.
             request.responder.refuse()
-            model.statistics.record_refusal()
+            model.statistics.record_refusal(error)
             raise error from None
         if traffic is not None:
             traffic.accepted(call, checked, route)

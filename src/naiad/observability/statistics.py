@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from naiad.errors import FailureReason
+from naiad.errors import FailureReason, InferenceServerError
 
 MAX_RESPONSE_INDEX = 1000
 """Responses of one request from this index on have no statistics of their own: a stream without end must not take memory."""
@@ -95,7 +95,7 @@ class ModelStatistics:
         "per_request",
         "per_response",
         "queue_ns",
-        "refused_count",
+        "refused_counts",
         "success_count",
         "success_ns",
     )
@@ -106,7 +106,7 @@ class ModelStatistics:
         self.failure_counts = dict.fromkeys(FailureReason, 0)
         self.failure_ns = 0
         self.queue_ns = 0
-        self.refused_count = 0
+        self.refused_counts = {"queue_full": 0, "too_late": 0, "other": 0}
         self.inference_count = 0
         self.execution_count = 0
         self.cache_hit_count = self.cache_hit_ns = 0
@@ -131,9 +131,14 @@ class ModelStatistics:
         self.failure_counts[reason] += 1
         self.failure_ns += request_ns
 
-    def record_refusal(self) -> None:
-        """Count a request that was refused before it was accepted (queue full): it is in no failure counter of the protocol."""
-        self.refused_count += 1
+    @property
+    def refused_count(self) -> int:
+        """How many requests were refused before they were accepted, whatever the reason."""
+        return sum(self.refused_counts.values())
+
+    def record_refusal(self, error: InferenceServerError) -> None:
+        """Count a request that was refused with `error` before it was accepted: it is in no failure counter of the protocol."""
+        self.refused_counts[error.refusal or "other"] += 1
 
     def record_execution(
         self,

@@ -133,6 +133,21 @@ class PriorityQueue:
                 refused.append(request)
         return refused
 
+    def reject_timeout_us(self, request: InferRequest) -> int:
+        """Return how long `request` may wait before it is refused, 0 for ever: under DELAY it is never."""
+        policy = self._level_of(request).policy
+        return 0 if policy.is_delay else _timeout_us(policy, request)
+
+    def items_ahead(self, request: InferRequest) -> float:
+        """Return about how many items would be served before `request`, which isn't in the queue: those of its level that are
+        in time, and all of the levels above. Items are counted as if all requests had the same number of them.
+        """
+        if len(self._order) == 1 and not self._order[0].late:
+            return self.size
+        own = self._level_of(request)
+        above = sum([len(level) for level in self._order[: self._order.index(own)]])
+        return (above + len(own.waiting)) * self.size / (len(self) or 1)
+
     def level_count(self) -> int:
         """Return how many levels are kept, empty ones included."""
         return len(self._levels)

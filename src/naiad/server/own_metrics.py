@@ -32,11 +32,15 @@ def own_families(repository: RepositoryManager, pools: ExecutionPools) -> Iterat
         "Batches that ran on the event loop",
         lambda model: model.placement.in_place_runs,
     )
-    yield of_models(
+    yield lambda: Family(
         "naiad_requests_refused_total",
         Kind.COUNTER,
-        "Requests that a full queue refused; they are in no failure counter",
-        lambda model: model.statistics.refused_count,
+        "Requests that were refused before they were queued; they are in no failure counter",
+        [
+            Sample(count, {**_labels(model), "reason": reason})
+            for model in repository.models()
+            for reason, count in model.statistics.refused_counts.items()
+        ],
     )
     yield of_models(
         "naiad_running_requests",

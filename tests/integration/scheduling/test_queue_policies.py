@@ -49,7 +49,7 @@ def test_two_wait_until_their_deadline_and_the_others_are_refused_at_once(models
     assert occupied.answer() == (200, [0])
     assert asker.model.executions() == [[0]]
     assert asker.metric("nv_inference_request_failure", reason="REJECTED") == 2
-    assert asker.metric("naiad_requests_refused_total") == 2
+    assert asker.metric("naiad_requests_refused_total", reason="queue_full") == 2
 
 
 def test_an_override_only_shortens(models):

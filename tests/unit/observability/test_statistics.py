@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from naiad.errors import FailureReason
+from naiad.errors import FailureReason, unavailable
 from naiad.observability.statistics import MAX_RESPONSE_INDEX, ModelStatistics
 
 
@@ -108,7 +108,7 @@ def test_batch_sizes_ascend_and_together_hold_every_execution(batches: list[tupl
 
 def test_a_refused_request_is_counted_but_neither_a_failure_nor_in_the_protocols_statistics() -> None:
     statistics = ModelStatistics()
-    statistics.record_refusal()
+    statistics.record_refusal(unavailable("the queue is full"))
     assert statistics.refused_count == 1
     assert entry(statistics) == entry(ModelStatistics())
 

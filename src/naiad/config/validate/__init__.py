@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from naiad.config.compile.gpu_placement import gpu_placement_findings
+from naiad.config.early_refusal import early_refusal_findings
 from naiad.config.findings import Finding, refuse
 from naiad.config.validate.batch_tensors import batch_tensor_findings
 from naiad.config.validate.ensembles import ensemble_findings
@@ -52,6 +53,7 @@ def all_findings(config: Message, model_name: str, *, gpus: UsableGpus = _NO_GPU
         *gpu_placement_findings(config),
         *policy_findings(config),
         *traffic_findings(config),
+        *early_refusal_findings(config),
     ]
 
 

@@ -124,9 +124,9 @@ class ShadowRequests:
         self._in_flight[sink] = copy
         try:
             route.model.enqueue(copy)
-        except InferenceServerError:
+        except InferenceServerError as error:
             responder.refuse()
-            statistics.record_refusal()
+            statistics.record_refusal(error)
             self._end(sink, ShadowResult.REFUSED)
         except Exception:
             # The request that was copied has been accepted and must not hear of a fault here.

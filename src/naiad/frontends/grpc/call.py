@@ -27,6 +27,9 @@ class CallTransport(Protocol):
     metadata: Metadata
     """The request's header fields as received, names in lower case; `-bin` values are still in base64."""
 
+    deadline_ns: int | None
+    """When the client gives the call up, a monotonic time; None when it doesn't say."""
+
     def send(self, message: Sequence[Buffer]) -> None:
         """Send one message: its bytes in order, without gRPC's prefix. They may be reused afterwards."""
 

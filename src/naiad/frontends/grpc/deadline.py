@@ -6,6 +6,7 @@ Owns both, for every carrier of calls.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from naiad.errors import Code, InferenceServerError
@@ -22,6 +23,11 @@ def start_deadline(
         fail(_expired())
         return None
     return loop.call_later(timeout_s, lambda: fail(_expired()))
+
+
+def deadline_ns(timeout_s: float) -> int:
+    """Return the monotonic time at which a call that comes now with this `grpc-timeout` is given up."""
+    return time.monotonic_ns() + int(timeout_s * 1e9)
 
 
 def _expired() -> InferenceServerError:

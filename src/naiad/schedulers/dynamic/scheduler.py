@@ -25,17 +25,19 @@ from naiad.schedulers.dynamic.policy import (
 )
 from naiad.schedulers.hold import Hold
 from naiad.schedulers.ordering import ResponseOrder
+from naiad.schedulers.overload import OverloadGuard
 from naiad.schedulers.queue import PriorityQueue
 from naiad.schedulers.rate_limiter.asking import AskingInstances
 from naiad.schedulers.refusals import stopping, timeout_expired
 
 
 class _Running(NamedTuple):
-    """The batch that an instance has: its requests, its items, and since when."""
+    """The batch that an instance has: its requests, its items, since when, and whether it left requests in the queue."""
 
     request_count: int
     size: int
     started_ns: int
+    is_full: bool
 
 
 class DynamicScheduler:
@@ -66,6 +68,8 @@ class DynamicScheduler:
         self._policy: BatchPolicy = policy or FixedPolicy(self._rules)
         self._observers = tuple(observers)
         self._queue = PriorityQueue(plan)
+        self._refuses_early = plan.refuses_early
+        self._guard = OverloadGuard(plan.max_batch_size) if plan.refuses_early and plan.has_reject_timeout else None
         self._order = ResponseOrder() if plan.preserve_ordering else None
         self._hold = hold
         self._wait: Wait | None = None
@@ -84,6 +88,10 @@ class DynamicScheduler:
             # What waits only for the end of this turn has an instance: it must not fill the queue.
             self._dispatch()
         now_ns = request.enqueued_ns = self._clock.now_ns()
+        if self._guard is not None:
+            self._check_in_time(request, now_ns)
+        elif request.deadline_ns is not None and self._refuses_early:
+            self._guard = OverloadGuard(self._rules.max_size)
         deadline_ns = self._queue.add(request, now_ns)
         request.on_cancel = self._drop
         for observer in self._observers:
@@ -141,6 +149,12 @@ class DynamicScheduler:
         """See `Scheduler.on_idle`."""
         self._idle_callbacks.append(callback)
         self._check_idle()
+
+    def _check_in_time(self, request: InferRequest, now_ns: int) -> None:
+        """Raise RefusedError for a request that could only be late; a full queue says so itself."""
+        if self._guard is not None and (self._queue or not self._idle) and not self._queue.is_full_for(request):
+            busy_since_ns = [running.started_ns for running in self._running.values()]
+            self._guard.check(request, self._queue, busy_since_ns, len(self._idle), now_ns)
 
     def _ask(self) -> None:
         """Dispatch at the end of this turn, when there is an instance for it."""
@@ -203,7 +217,7 @@ class DynamicScheduler:
             request.on_cancel = None
         self.close_counts[decision.reason] += 1
         instance = self._idle.pop()
-        self._running[instance] = _Running(decision.count, decision.size, now_ns)
+        self._running[instance] = _Running(decision.count, decision.size, now_ns, bool(self._queue))
         instance.submit(Batch(requests, decision.size), self._on_done)
 
     def _after_dispatch(self) -> None:
@@ -228,6 +242,8 @@ class DynamicScheduler:
 
     def _on_done(self, instance: Instance) -> None:
         ended = self._running.pop(instance)
+        if self._guard is not None:
+            self._guard.ran(ended.size, self._clock.now_ns() - ended.started_ns, is_full=ended.is_full)
         if self._observers:
             ended_ns = self._clock.now_ns()
             for observer in self._observers:

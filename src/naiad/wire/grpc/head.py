@@ -58,11 +58,16 @@ def read_head(fields: HeaderFields) -> CallHead:
     return CallHead(path, timeout_s, coding, accepted)
 
 
-def status_fields(status: int, message: str) -> list[tuple[bytes, bytes]]:
-    """Return the trailers that end a call with this status and text."""
+def status_fields(status: int, message: str, retry_after_s: int = 0) -> list[tuple[bytes, bytes]]:
+    """Return the trailers that end a call with this status and text; clients with a retry policy keep to `retry_after_s`, 0
+    says nothing.
+    """
     if not status and not message:
         return [(b"grpc-status", b"0")]
-    return [(b"grpc-status", b"%d" % status), (b"grpc-message", _percent_encoded(message))]
+    fields = [(b"grpc-status", b"%d" % status), (b"grpc-message", _percent_encoded(message))]
+    if retry_after_s:
+        fields.append((b"grpc-retry-pushback-ms", b"%d" % (retry_after_s * 1000)))
+    return fields
 
 
 def check_named(coding: str) -> None:

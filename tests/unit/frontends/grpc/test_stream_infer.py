@@ -54,6 +54,7 @@ class ScriptedService:
 class Transport:
     def __init__(self, **metadata: bytes) -> None:
         self.metadata = tuple((name.encode(), value) for name, value in metadata.items())
+        self.deadline_ns: int | None = None
         self.sent: list[Any] = []
         self.end: Any = ()
         self.is_held = False

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from naiad.errors import DecoupledModelError, InferenceServerError, internal, unavailable, unimplemented
-from naiad.frontends.grpc.call import SHUTTING_DOWN, CallTransport, Metadata
+from naiad.frontends.grpc.call import SHUTTING_DOWN, CallTransport
 from naiad.frontends.grpc.fault import logged_fault
 from naiad.frontends.header_forward import HeaderForwarder
 from naiad.request.call import Buffer, InferCall
@@ -30,10 +30,13 @@ class InferContext:
     templates: ProtoTemplates
     response_templates: ProtoResponseTemplates
 
-    def infer(self, call: InferCall, sink: ResponseSink, metadata: Metadata) -> InferHandle:
-        """Put the question to the service, with the metadata that is to be forwarded. Raises as it does."""
+    def infer(self, call: InferCall, sink: ResponseSink, transport: CallTransport) -> InferHandle:
+        """Put the question to the service, with the deadline of the RPC and the metadata that is to be forwarded. Raises as it
+        does.
+        """
+        call.deadline_ns = transport.deadline_ns
         if self.is_forwarding:
-            call.parameters = {**call.parameters, **self.forwarder.parameters(metadata)}
+            call.parameters = {**call.parameters, **self.forwarder.parameters(transport.metadata)}
         try:
             return self.service.infer(call, sink)
         except InferenceServerError:
@@ -64,7 +67,7 @@ class InferRpc:
         call, _ = decode_infer(message, context.templates)
         self._model_name = call.model_name
         try:
-            self._handle = context.infer(call, self, self._transport.metadata)
+            self._handle = context.infer(call, self, self._transport)
         except DecoupledModelError:
             raise unimplemented("ModelInfer RPC doesn't support models with decoupled transaction policy") from None
 

@@ -104,7 +104,7 @@ class StreamInferRpc:
         request.is_decoupled = context.service.is_decoupled(call.model_name, call.model_version)
         if not request.is_decoupled:
             self._ordered.append(request)
-        request.handle = context.infer(call, request, self.transport.metadata)
+        request.handle = context.infer(call, request, self.transport)
 
     def _hold_or_go_on(self) -> None:
         """Take requests only while the client takes responses and not too many are open."""

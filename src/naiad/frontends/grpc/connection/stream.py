@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from naiad.errors import Code, InferenceServerError, internal
 from naiad.frontends.grpc.call import MAX_UNREAD_BYTES, Metadata, Rpc
-from naiad.frontends.grpc.deadline import start_deadline
+from naiad.frontends.grpc.deadline import deadline_ns, start_deadline
 from naiad.frontends.grpc.fault import logged_fault
 from naiad.frontends.grpc.site import LARGE_PACKED_BYTES
 from naiad.frontends.grpc.status import STATUS_OF_CODE
@@ -59,6 +59,7 @@ class GrpcStream:
         "_to_pack",
         "_unconsumed",
         "_waiting",
+        "deadline_ns",
         "ends_at_drain",
         "has_ended",
         "is_half_closed",
@@ -73,6 +74,7 @@ class GrpcStream:
         self._reader = MessageReader(connection.site.options.max_message_size)
         self._rpc: Rpc | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self.deadline_ns: int | None = None
         self._waiting: list[Callable[[], None]] = []
         self._unconsumed = 0
         self._tiny_frames = 0
@@ -105,6 +107,7 @@ class GrpcStream:
             self._max_unread_bytes, self.ends_at_drain = method.max_unread_bytes, method.ends_at_drain
             if head.timeout_s is not None:
                 self._deadline = start_deadline(self._connection.site.loop, head.timeout_s, self.fail)
+                self.deadline_ns = deadline_ns(head.timeout_s)
             if method.category == "inference" and self._connection.site.options.response_compression_level:
                 self._packing = next((coding for coding in _PACKED if coding in head.accepted), "")
             if not self.has_ended:
@@ -199,7 +202,9 @@ class GrpcStream:
         self.has_ended = True
         self._cancel_deadline()
         self._rpc = None
-        trailers = _ENDED_WELL if error is None else status_fields(STATUS_OF_CODE[error.code], error.message)
+        trailers = (
+            _ENDED_WELL if error is None else status_fields(STATUS_OF_CODE[error.code], error.message, error.retry_after_s)
+        )
         engine = self._connection.engine
         if self._is_started:
             engine.send_trailers(self._id, trailers)

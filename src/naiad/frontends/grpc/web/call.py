@@ -16,7 +16,7 @@ from starlette.types import Receive, Send
 from naiad.errors import InferenceServerError, internal, unavailable, unimplemented
 from naiad.frontends.access import AccessRules
 from naiad.frontends.grpc.call import MAX_UNREAD_BYTES, SHUTTING_DOWN, Metadata, Rpc
-from naiad.frontends.grpc.deadline import start_deadline
+from naiad.frontends.grpc.deadline import deadline_ns, start_deadline
 from naiad.frontends.grpc.fault import logged_fault
 from naiad.frontends.grpc.site import LARGE_PACKED_BYTES, GrpcSite
 from naiad.frontends.grpc.status import STATUS_OF_CODE
@@ -51,6 +51,7 @@ class WebCall:
         "_unread_bytes",
         "_waiting",
         "_woken",
+        "deadline_ns",
         "has_ended",
         "metadata",
     )
@@ -65,6 +66,7 @@ class WebCall:
         self._reader = MessageReader(site.options.max_message_size)
         self._rpc: Rpc | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self.deadline_ns: int | None = None
         self._is_held = False
         self._resumed = asyncio.Event()
         # Frames that are yet to be written, and what tells the writer of them.
@@ -102,8 +104,10 @@ class WebCall:
         self.has_ended = True
         self._cancel_deadline()
         self._rpc = None
-        status, text = (0, "") if error is None else (STATUS_OF_CODE[error.code], error.message)
-        self._put(trailers_frame(status_fields(status, text)))
+        status, text, retry_after_s = (
+            (0, "", 0) if error is None else (STATUS_OF_CODE[error.code], error.message, error.retry_after_s)
+        )
+        self._put(trailers_frame(status_fields(status, text, retry_after_s)))
 
     def fail(self, error: InferenceServerError) -> None:
         """End the call from the server's side: the RPC is told."""
@@ -141,6 +145,7 @@ class WebCall:
             self._max_unread_bytes = method.max_unread_bytes
             if head.timeout_s is not None:
                 self._deadline = start_deadline(site.loop, head.timeout_s, self.fail)
+                self.deadline_ns = deadline_ns(head.timeout_s)
             if not self.has_ended:
                 self._rpc = method.start(self)
         except InferenceServerError as error:

@@ -69,6 +69,8 @@ class Exchange:
 
     def respond_error(self, error: InferenceServerError, headers: bytes = b"") -> None:
         """Send an error as JSON with the status of its code."""
+        if error.retry_after_s:
+            headers += b"Retry-After: %d\r\n" % error.retry_after_s
         self.respond(STATUS_OF_CODE[error.code], reply.JSON, [error_body(error.message)], headers)
 
     def respond_fault(self) -> None:
