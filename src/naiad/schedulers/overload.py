@@ -30,34 +30,33 @@ class OverloadGuard:
     """Learns from batches, and refuses requests that would start after their time-out in the queue, or end after their caller's
     deadline. `max_batch_size` is what a batch holds as long as nobody has seen otherwise, 0 for one request.
 
-    A batch's time is never that of an idle model: only runs count. All errors are on the side of letting in: the time of a
-    batch is the least of all recent ones and of those that left requests behind, and nobody is refused while an instance is
-    idle and nothing is queued, so that a model that has become fast again is noticed.
+    Only runs count, never the time between them. A batch's time is that of the last few of any size, its size that of the last
+    few that left requests behind: small batches, which run when little comes, are no slower than full ones, so what they say
+    errs on the side of letting in. Nobody is refused while an instance is idle and nothing is queued, so that a model that has
+    become fast again is noticed.
     """
 
-    __slots__ = ("_full", "_max_batch_size", "_times_ns")
+    __slots__ = ("_full_sizes", "_max_batch_size", "_times_ns")
 
     def __init__(self, max_batch_size: int) -> None:
         self._max_batch_size = max(1, max_batch_size)
         self._times_ns: deque[int] = deque(maxlen=_BATCHES_KEPT)
-        self._full: deque[tuple[int, int]] = deque(maxlen=_BATCHES_KEPT)
+        self._full_sizes: deque[int] = deque(maxlen=_BATCHES_KEPT)
 
     def ran(self, size: int, time_ns: int, *, is_full: bool) -> None:
         """Learn of a batch of `size` items that an instance had for `time_ns`; `is_full`: it left requests in the queue."""
         self._times_ns.append(time_ns)
         if is_full:
-            self._full.append((size, time_ns))
+            self._full_sizes.append(size)
 
     def batch_ns(self) -> int | None:
         """Return how long a batch takes, None while that isn't known."""
-        if len(self._times_ns) < _FEWEST_BATCHES:
-            return None
-        recent_ns = median(self._times_ns)
-        return int(min(recent_ns, median([time_ns for _, time_ns in self._full])) if self._full else recent_ns)
+        return int(median(self._times_ns)) if len(self._times_ns) >= _FEWEST_BATCHES else None
 
     def batch_size(self) -> float:
         """Return how many items go in a batch when there are enough of them."""
-        return sum(size for size, _ in self._full) / len(self._full) if self._full else self._max_batch_size
+        sizes = self._full_sizes
+        return sum(sizes) / len(sizes) if sizes else self._max_batch_size
 
     def check(
         self, request: InferRequest, queue: PriorityQueue, busy_since_ns: Sequence[int], idle_count: int, now_ns: int

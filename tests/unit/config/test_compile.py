@@ -185,3 +185,10 @@ def test_a_policy_that_nobody_describes_is_named():
     found = list(unknown_policies(config, {"p"}))
     assert [index for index, _ in found] == [1]
     assert "names host_policy 'q', which no --host-policy describes" in found[0][1]
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", True), ("on", True), ("off", False)])
+def test_a_model_refuses_early_unless_its_parameter_says_off(text, expected):
+    parameter = f'parameters {{ key: "naiad_early_refusal" value {{ string_value: "{text}" }} }}' if text else ""
+    plan = plan_of("max_batch_size: 4 dynamic_batching { }" + parameter)
+    assert plan.dynamic_batching.refuses_early is expected

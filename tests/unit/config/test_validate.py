@@ -353,3 +353,10 @@ def test_a_profile_is_a_whole_number(profile):
 )
 def test_a_wrong_policy_is_refused(text, message):
     assert message == message_of(validate_policies, f'name: "m" {text}')
+
+
+@pytest.mark.parametrize("value", ["", "no", "OFF"])
+def test_early_refusal_is_on_or_off(value):
+    text = GOOD + f'parameters {{ key: "naiad_early_refusal" value {{ string_value: "{value}" }} }}'
+    expected = f"parameter 'naiad_early_refusal' for m is '{value}', must be on or off"
+    assert expected == message_of(validate, text, "m")

@@ -63,3 +63,8 @@ def test_a_status_message_is_percent_encoded() -> None:
 
 def test_a_huge_status_message_is_cut() -> None:
     assert len(dict(status_fields(3, "x" * 100_000))[b"grpc-message"]) < 10_000
+
+
+def test_the_trailers_say_when_to_try_again_only_where_that_is_known() -> None:
+    assert dict(status_fields(14, "busy", 3))[b"grpc-retry-pushback-ms"] == b"3000"
+    assert b"grpc-retry-pushback-ms" not in dict(status_fields(14, "busy"))
