@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from naiad.config.early_refusal import refuses_early
 from naiad.config.plan import DynamicBatchingPlan, EnsemblePlan, QueuePolicy, StepPlan, TensorPlan
 from naiad.proto import Message
+
+EARLY_REFUSAL_PARAMETER = "naiad_early_refusal"
+"""The parameter of a configuration, "on" or "off", on without it."""
 
 
 def dynamic_batching_plan(config: Message, inputs: Iterable[TensorPlan]) -> DynamicBatchingPlan | None:
@@ -27,7 +29,8 @@ def dynamic_batching_plan(config: Message, inputs: Iterable[TensorPlan]) -> Dyna
         ragged_inputs=frozenset(tensor.name for tensor in tensors if tensor.allow_ragged_batch),
         variable_inputs=tuple(tensor.name for tensor in tensors if tensor.is_variable and not tensor.allow_ragged_batch),
         has_optional_inputs=any(tensor.is_optional for tensor in tensors),
-        refuses_early=refuses_early(config),
+        refuses_early=EARLY_REFUSAL_PARAMETER not in config.parameters
+        or config.parameters[EARLY_REFUSAL_PARAMETER].string_value != "off",
     )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from naiad.config.compile.gpu_placement import gpu_placement_findings
-from naiad.config.early_refusal import early_refusal_findings
 from naiad.config.findings import Finding, refuse
 from naiad.config.validate.batch_tensors import batch_tensor_findings
 from naiad.config.validate.ensembles import ensemble_findings
 from naiad.config.validate.general import general_findings
 from naiad.config.validate.instances import instance_findings
 from naiad.config.validate.policies import policy_findings
-from naiad.config.validate.scheduling import scheduling_findings
+from naiad.config.validate.scheduling import early_refusal_findings, scheduling_findings
 from naiad.config.validate.sequences import sequence_findings
 from naiad.config.validate.tensors import tensor_findings
 from naiad.config.validate.traffic import traffic_findings, unserved_traffic

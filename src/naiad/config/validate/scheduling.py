@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from naiad.config.compile.scheduling import EARLY_REFUSAL_PARAMETER
 from naiad.config.findings import Finding
 from naiad.proto import Message
 
@@ -20,6 +21,18 @@ def scheduling_findings(config: Message) -> Iterator[Finding]:
     ):
         for text in texts:
             yield Finding(f"dynamic batching {text} for {config.name}", ("dynamic_batching", field))
+
+
+def early_refusal_findings(config: Message) -> Iterator[Finding]:
+    """Yield a text for a wrong value of the parameter `naiad_early_refusal`."""
+    if EARLY_REFUSAL_PARAMETER not in config.parameters:
+        return
+    value = config.parameters[EARLY_REFUSAL_PARAMETER].string_value
+    if value not in ("on", "off"):
+        yield Finding(
+            f"parameter '{EARLY_REFUSAL_PARAMETER}' for {config.name} is '{value}', must be on or off",
+            ("parameters", EARLY_REFUSAL_PARAMETER, "string_value"),
+        )
 
 
 def size_texts(sizes: Sequence[int], max_batch_size: int) -> Iterator[str]:
