@@ -18,7 +18,10 @@ def matches(shape: Sequence[int], dims: Sequence[int]) -> bool:
     """Return whether `shape` (all sizes known) fits `dims`, where -1 takes any size from 0 on."""
     if len(shape) != len(dims):
         return False
-    return all(dim in (VARIABLE, size) for size, dim in zip(shape, dims))
+    for size, dim in zip(shape, dims):  # noqa: SIM110 - a generator takes twice as long, and every tensor gets here
+        if dim != size and dim != VARIABLE:  # noqa: PLR1714 - a tuple would be made each time
+            return False
+    return True
 
 
 def text(shape: Sequence[int]) -> str:

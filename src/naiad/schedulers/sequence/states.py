@@ -6,7 +6,6 @@ Owns a sequence's state tensors and the sink that takes them out of responses. K
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,7 +59,16 @@ class SequenceState:
                 # A copy: the array is a view of a batch, or of memory that a worker needs again.
                 arrays[self._rules.input_of[output.name]] = output.array.copy()
         self.arrays = arrays
-        return replace(response, outputs=[output for output in response.outputs if output.name in wanted])
+        outputs = [output for output in response.outputs if output.name in wanted]
+        return InferResponse(
+            response.model_name,
+            response.model_version,
+            response.id,
+            outputs,
+            response.parameters,
+            response.timing,
+            response.kept,
+        )
 
 
 class _StateSink:
