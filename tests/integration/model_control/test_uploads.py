@@ -61,7 +61,17 @@ def test_a_sent_model_serves_and_leaves_nothing(tmp_path, serve, control):
 
 
 @pytest.mark.parametrize(
-    "name", ["file:../model.py", "file:1/../model.py", "file:/etc/x", "file:1/a/b", "file:01/a", "file:1/.."]
+    "name",
+    [
+        "file:../model.py",
+        "file:1/../model.py",
+        "file:/etc/x",
+        "file:1/a/b",
+        "file:01/a",
+        "file:1/..",
+        "file:warmup/../x",
+        "file:other/x",
+    ],
 )
 def test_names_that_lead_elsewhere_are_refused(tmp_path, serve_for_module_upload, name):
     with pytest.raises(InferenceServerException, match="must be 'file:<version>/<name>'"):

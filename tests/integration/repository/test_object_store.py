@@ -8,7 +8,7 @@ import sys
 import pytest
 import requests
 from model_folders import identity
-from server_process import failed_start
+from server_process import ServerProcess, failed_start
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -41,6 +41,19 @@ def test_models_of_a_store_are_served_beside_local_ones(tmp_path, serve, upload,
     server = serve(f"--model-repository={url}", tmp_path / "local", f"--model-cache-directory={tmp_path / 'cache'}")
     assert index(server) == {("far", "READY"), ("near", "READY")}
     assert "model 'far': copying 2 of 2 files" in server.log()
+
+
+def test_the_data_of_samples_comes_with_the_model(serve, bucket, url, tmp_path):
+    inputs = 'inputs { key: "X" value { data_type: TYPE_FP32 dims: [ 2 ] input_data_file: "x" } }'
+    folder = identity(tmp_path / "made", "warm", more=f'model_warmup {{ name: "w" batch_size: 1 {inputs} }}')
+    bucket.pipe_file("bucket/models/warm/config.pbtxt", (folder / "config.pbtxt").read_bytes())
+    bucket.pipe_file("bucket/models/warm/1/weights.bin", b"w")
+    without = ServerProcess(url, f"--model-cache-directory={tmp_path / 'first'}")
+    assert without.wait() == 1
+    assert "model_warmup sample 'w' of model 'warm'" in without.log()
+    bucket.pipe_file("bucket/models/warm/warmup/x", bytes(8))
+    server = serve(url, f"--model-cache-directory={tmp_path / 'cache'}")
+    assert index(server) == {("warm", "READY")}
 
 
 def test_a_second_start_fetches_nothing(tmp_path, serve, upload, url):

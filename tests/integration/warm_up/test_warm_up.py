@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
 import onnx_models
+import pytest
 import requests
 import sequence_models
 import tritonclient.grpc
+import tritonclient.http
+from google.protobuf import text_format
 from model_folders import identity, write_model
 from sequence_models import SequenceClient
 from server_process import ServerProcess
+
+from naiad.config.json_form import to_json
+from naiad.proto import message_class
 
 MODEL = """
 import os
@@ -157,3 +164,62 @@ def test_a_sequence_model_is_warmed_as_by_a_first_request(tmp_path, serve):
     client = SequenceClient(tritonclient.grpc, server.grpc, "accumulate")
     server.clients.enter_context(client.triton)
     assert client.ask(1, 1, "SE", width=2) == [1, 1]
+
+
+def string_model(config_more: str) -> tuple[str, bytes]:
+    """Return the config, as JSON, and the program of a model that notes in the file `said` the texts that it gets."""
+    text = f"""
+    name: "texts" backend: "python" max_batch_size: 2
+    input [{{ name: "X" data_type: TYPE_STRING dims: [ 1 ] }}]
+    output [{{ name: "Y" data_type: TYPE_STRING dims: [ 1 ] }}]
+    {config_more}
+    """
+    config = text_format.Parse(text, message_class("inference.ModelConfig")())
+    return json.dumps(to_json(config)), TEXTS
+
+
+TEXTS = b"""
+import os
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        tensors = [pb_utils.get_input_tensor_by_name(request, "X") for request in requests]
+        with open(os.environ["SAID"], "ab") as said:
+            said.write(b"".join(tensor.as_numpy().item() + b"|" for tensor in tensors))
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", tensor.as_numpy())]) for tensor in tensors]
+"""
+TEXT_SAMPLE = """
+model_warmup { name: "text" batch_size: 1 count: 2
+  inputs { key: "X" value { data_type: TYPE_STRING dims: [ 1 ] input_data_file: "text" } } }
+"""
+
+
+def test_a_model_that_is_sent_may_bring_the_data_of_its_samples(tmp_path, serve):
+    identity(tmp_path / "models")
+    config, program = string_model(TEXT_SAMPLE)
+    said = tmp_path / "said"
+    flags = ("--model-control-mode=explicit", "--allow-model-upload=true")
+    server = serve(tmp_path / "models", *flags, environment={"SAID": str(said)})
+    with tritonclient.http.InferenceServerClient(server.http) as client:
+        files = {"file:1/model.py": program}
+        with pytest.raises(tritonclient.http.InferenceServerException, match=r"'text' of model 'texts'.*warmup"):
+            client.load_model("texts", config=config, files=files)
+        text = "it\u2019s".encode()
+        client.load_model("texts", config=config, files={**files, "file:warmup/text": struct.pack("<I", len(text)) + text})
+        assert client.is_model_ready("texts")
+    assert said.read_bytes() == (text + b"|") * 2
+
+
+def test_a_load_that_brings_another_config_runs_its_samples_with_the_data_on_disk(tmp_path, serve):
+    models = tmp_path / "models"
+    config, program = string_model(TEXT_SAMPLE)
+    folder = write_model(models, "texts", 'backend: "python"')
+    (folder / "1" / "model.py").write_bytes(program)
+    (folder / "warmup").mkdir()
+    (folder / "warmup" / "text").write_bytes(struct.pack("<I", 5) + b"plain")
+    said = tmp_path / "said"
+    server = serve(models, "--model-control-mode=explicit", environment={"SAID": str(said)})
+    with tritonclient.http.InferenceServerClient(server.http) as client:
+        client.load_model("texts", config=config)
+    assert said.read_bytes() == b"plain|" * 2

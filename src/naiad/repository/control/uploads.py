@@ -19,6 +19,7 @@ from naiad.repository.layout import ModelSource
 FILE_PREFIX = "file:"
 
 _VERSION = re.compile(r"0|[1-9][0-9]{0,17}")
+_DATA_FOLDERS = frozenset({"warmup", "initial_state"})
 _MAX_NAME_BYTES = 255
 
 
@@ -48,25 +49,28 @@ def has_files(parameters: Mapping[str, Any]) -> bool:
     return any(key.startswith(FILE_PREFIX) for key in parameters)
 
 
-def file_paths(names: Mapping[str, bytes]) -> dict[tuple[int, str], bytes]:
-    """Return the contents by version and file name.
+def file_paths(names: Mapping[str, bytes]) -> dict[tuple[str, str], bytes]:
+    """Return the contents by folder and file name.
 
-    Raises INVALID_ARGUMENT for a name that isn't file:<version>/<name>, so that nothing leaves the model's folder.
+    Raises INVALID_ARGUMENT for a name that isn't file:<version>/<name>, or of a folder for samples and states, so that nothing
+    leaves the model's folder.
     """
-    paths: dict[tuple[int, str], bytes] = {}
+    paths: dict[tuple[str, str], bytes] = {}
     for key, content in names.items():
-        version, _, name = key.removeprefix(FILE_PREFIX).partition("/")
+        folder, _, name = key.removeprefix(FILE_PREFIX).partition("/")
         is_plain = bool(name) and name not in (".", "..") and not any(mark in name for mark in "/\\\0")
-        if not _VERSION.fullmatch(version) or not is_plain or len(name.encode(errors="replace")) > _MAX_NAME_BYTES:
+        is_known = folder in _DATA_FOLDERS or _VERSION.fullmatch(folder)
+        if not is_known or not is_plain or len(name.encode(errors="replace")) > _MAX_NAME_BYTES:
             raise invalid_argument(
                 f"load parameter '{key}' must be 'file:<version>/<name>': a whole number without leading zeros, and a file's "
-                "name without '/' that isn't '..'"
+                "name without '/' that isn't '..'. Files of the config's data go to 'warmup' or 'initial_state' in place of a "
+                "version"
             )
-        paths[int(version), name] = content
+        paths[folder, name] = content
     return paths
 
 
-def write(name: str, files: Mapping[tuple[int, str], bytes], config: Any, remove: Callable[[Path], None]) -> ModelSource:
+def write(name: str, files: Mapping[tuple[str, str], bytes], config: Any, remove: Callable[[Path], None]) -> ModelSource:
     """Write a model's files to a new folder and return the model; blocking. `name` has no '/'.
 
     Raises INTERNAL when they can't be written; nothing is left then.
@@ -78,13 +82,14 @@ def write(name: str, files: Mapping[tuple[int, str], bytes], config: Any, remove
     try:
         directory = path / name
         directory.mkdir()
-        for version, _ in files:
-            (directory / str(version)).mkdir(exist_ok=True)
-        for (version, file_name), content in files.items():
-            (directory / str(version) / file_name).write_bytes(content)
+        for folder, _ in files:
+            (directory / folder).mkdir(exist_ok=True)
+        for (folder, file_name), content in files.items():
+            (directory / folder / file_name).write_bytes(content)
     except (OSError, ValueError) as error:
         os.close(lock_fd)
         shutil.rmtree(path, ignore_errors=True)
         raise internal(f"the files of model '{name}' can't be written: {error}") from error
-    versions = {version: directory / str(version) for version in sorted({version for version, _ in files})}
+    numbers = sorted({int(folder) for folder, _ in files if folder not in _DATA_FOLDERS})
+    versions = {number: directory / str(number) for number in numbers}
     return ModelSource(name, directory, None, versions, config=config, upload=UploadedFolder(path, lock_fd, remove))
