@@ -13,8 +13,10 @@ from types import FrameType
 from typing import TypeVar
 
 from bench import machine, measure, report, triton_setup
+from bench.contention.compare import compare_open_loop
+from bench.contention.fairness import fairness
+from bench.contention.scenarios import ADAPTIVE_SCENARIOS, BATCHINGS, LOAD_FACTORS, OVERLOAD, WITH_TIMEOUT, overload_scenario
 from bench.errors import BenchError, Unavailable
-from bench.fairness import fairness
 from bench.grpc.idle import idle_growth
 from bench.grpc.infer import find_modules
 from bench.grpc.stream import stream_rates
@@ -22,8 +24,6 @@ from bench.http_infer import Form
 from bench.many_models import many_models
 from bench.measure import Setting, Starter
 from bench.onnx.share import share_of_engine
-from bench.open_loop.compare import compare_open_loop
-from bench.open_loop.scenarios import ADAPTIVE_SCENARIOS, BATCHINGS, LOAD_FACTORS, OVERLOAD, WITH_TIMEOUT, overload_scenario
 from bench.results import Comparison, OpenLoop, Results
 from bench.scenarios import (
     ENGINE_SCENARIOS,

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.contention.scenarios import ADAPTIVE_SCENARIOS, OVERLOAD
 from bench.errors import BenchError
 from bench.http_infer import Array, Form
 from bench.models import onnx_files
 from bench.models.repository import Model, Tensor
 from bench.onnx import files
-from bench.open_loop.scenarios import ADAPTIVE_SCENARIOS, OVERLOAD
 from bench.sequences.lives import COUNT
 
 PYTHON_IDENTITY = Path(__file__).parent / "models" / "python_identity.py"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from bench import report
+from bench.contention.fairness import fairness
 from bench.errors import Unavailable
-from bench.fairness import fairness
 from bench.measure import Setting
 from bench.models.repository import Model
 from bench.results import FairnessSample

@@ -7,12 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench.errors import BenchError
-from bench.http_infer import InferRequest, on_the_wire
-from bench.models.repository import config_text
-from bench.open_loop.client import LOST, Client
-from bench.open_loop.compare import Answers, follow, sample_of
-from bench.open_loop.scenarios import (
+from bench.contention.client import LOST, Client
+from bench.contention.compare import Answers, follow, sample_of
+from bench.contention.scenarios import (
     ADAPTIVE_SCENARIOS,
     BATCHINGS,
     LOAD_FACTORS,
@@ -21,7 +18,10 @@ from bench.open_loop.scenarios import (
     costly_model,
     overload_scenario,
 )
-from bench.open_loop.traces import bursts, constant, poisson
+from bench.contention.traces import bursts, constant, poisson
+from bench.errors import BenchError
+from bench.http_infer import InferRequest, on_the_wire
+from bench.models.repository import config_text
 from bench.servers import Launch, serving
 from bench.triton_setup import Program
 

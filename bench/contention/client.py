@@ -1,4 +1,4 @@
-"""Sends one recorded request at each moment of a trace and notes when its answer came: `python -m bench.open_loop.client`.
+"""Sends one recorded request at each moment of a trace and notes when its answer came: `python -m bench.contention.client`.
 
 A process of its own, one thread, no framework: one wait for both, the next arrival (in microseconds) and answers. A request
 that finds no free connection waits for one, and its latency counts from the moment of the trace: a slow server isn't spared.
@@ -143,7 +143,7 @@ def main() -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.open_loop.client", description="Follow one trace of arrivals.")
+    parser = argparse.ArgumentParser(prog="python -m bench.contention.client", description="Follow one trace of arrivals.")
     parser.add_argument("--address", required=True, help="HOST:PORT")
     parser.add_argument("--request", type=Path, required=True, help="the bytes of one HTTP request")
     parser.add_argument("--arrivals", type=Path, required=True, help="seconds from the start, a .npy file")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.contention.scenarios import Batching, OpenScenario, costly_inputs, costly_model
 from bench.errors import BenchError
 from bench.http_infer import Address, Array, Form, InferRequest, check_answer, counts, make_request, on_the_wire
 from bench.measure import WARM_UP_S, Setting, Subject
-from bench.open_loop.scenarios import Batching, OpenScenario, costly_inputs, costly_model
 from bench.results import OpenLoop, OpenSample, median_open
 
 ROOT = Path(__file__).parent.parent.parent
@@ -88,7 +88,7 @@ def follow(folder: Path, address: Address, request: InferRequest, arrivals: Arra
     sent, trace, came = folder / "request", folder / "arrivals.npy", folder / "answers.npz"
     sent.write_bytes(on_the_wire(address, request))
     np.save(trace, arrivals)
-    command = [sys.executable, "-m", "bench.open_loop.client", "--address", str(address), "--request", str(sent)]
+    command = [sys.executable, "-m", "bench.contention.client", "--address", str(address), "--request", str(sent)]
     command += ["--arrivals", str(trace), "--answers", str(came), "--connections", str(CONNECTIONS)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 
+from bench.contention.scenarios import BATCHINGS, costly_inputs, costly_model
 from bench.errors import Unavailable
 from bench.http_infer import Address, Form, check_answer, make_request
 from bench.load import LoadPlan, LoadResult, run_wrk
 from bench.measure import WARM_UP_S, Setting
 from bench.models.repository import write_repository
-from bench.open_loop.scenarios import BATCHINGS, costly_inputs, costly_model
 from bench.results import Fairness, FairnessSample, median_fairness
 from bench.servers import Server, has_flag, naiad_launch, serving
 from bench.triton_setup import Program

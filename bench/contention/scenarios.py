@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.contention.traces import bursts, constant, poisson
 from bench.http_infer import Array
 from bench.models.repository import Model, Tensor
-from bench.open_loop.traces import bursts, constant, poisson
 
 PYTHON_COSTLY = Path(__file__).parent.parent / "models" / "python_costly.py"
 MAX_BATCH_SIZE = 8
