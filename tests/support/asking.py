@@ -6,9 +6,11 @@ import json
 import time
 from typing import Any
 
+import numpy as np
 import raw_http
 from scripted_models import ScriptedModel
 from server_process import ServerProcess
+from tritonclient.grpc import service_pb2 as pb
 from waiting import wait_until
 
 
@@ -74,3 +76,14 @@ class Asker:
     def wait_idle(self, timeout_s: float = 10) -> None:
         """Wait until nothing is queued and nothing runs."""
         wait_until(lambda: self.pending() == self.metric("naiad_running_requests") == 0, timeout_s, "an idle model")
+
+
+def grpc_request(model: str, value: float, ms: int = 0, **parameters: int) -> pb.ModelInferRequest:
+    """Return a request of one value, which takes `ms` milliseconds to run."""
+    made = pb.ModelInferRequest(model_name=model)
+    for name, datatype, array in (("X", "FP32", np.float32([[value]])), ("MS", "INT32", np.int32([[ms]]))):
+        made.inputs.add(name=name, datatype=datatype, shape=[1, 1])
+        made.raw_input_contents.append(array.tobytes())
+    for name, number in parameters.items():
+        made.parameters[name].int64_param = number
+    return made

@@ -76,6 +76,8 @@ class DynamicBatchingPlan:
     has_optional_inputs: bool
     refuses_early: bool = False
     """Whether a request that can't be in time by estimate is refused when it comes."""
+    client_weights: Mapping[str, int] | None = None
+    """The operator's, not the configuration's: by what clients share the model, None where nobody asks who a client is."""
 
     @property
     def has_reject_timeout(self) -> bool:

@@ -150,6 +150,7 @@ class InferenceServer:
         request.timeout_us = call.timeout_us
         request.is_uncached = call.is_uncached
         request.may_omit_outputs = call.may_omit_outputs
+        request.client = call.client
         request.deadline_ns = call.deadline_ns
         if call.sequence_id:
             request.sequence = Sequence(call.sequence_id, call.is_sequence_start, call.is_sequence_end)

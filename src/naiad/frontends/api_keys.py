@@ -91,6 +91,14 @@ class ApiKeys:
             return AccessRefusal("the API key in 'Authorization: Bearer <key>' is not valid", _INVALID_TOKEN)
         return None
 
+    def client_of(self, headers: Headers) -> str:
+        """Return the name of the key of a request with these headers, the beginning of its digest when it has none, and "" for
+        a request without a valid key.
+        """
+        found = _BEARER.fullmatch(dict(headers).get(b"authorization", b""))
+        key = None if found is None else self._find(found[1])
+        return "" if key is None else key.name or f"key-{key.digest.hex()[:8]}"
+
     def _find(self, token: bytes) -> ApiKey | None:
         """Return the key that is `token`. Every key is compared in full: how long it takes tells nothing."""
         digest = sha256(token).digest()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -66,6 +66,7 @@ class Runtime:
     cache: ResponseCache | None = None
     members: Members | None = None
     limiter: RateLimiter | None = None
+    client_weights: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,7 @@ class Model:
         self.agents: list[AgentLifecycle] = []
         self.holds = Holds()
         self.ask_members: Callable[[], Awaitable[bool]] | None = None
-        self.scheduler = made_scheduler(plan, runtime.clock, runtime.members, self.statistics)
+        self.scheduler = made_scheduler(plan, runtime.clock, runtime.members, self.statistics, runtime.client_weights)
         self.enqueue: Callable[[InferRequest], None] = self.scheduler.enqueue
         self.note = ""
         self._pools = runtime.pools

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 
 from naiad.clock import Clock
-from naiad.config.plan import ModelPlan
+from naiad.config.plan import DynamicBatchingPlan, ModelPlan, QueuePolicy
 from naiad.observability.statistics import ModelStatistics
 from naiad.request.batch import Scheduler
 from naiad.schedulers.direct.scheduler import DirectScheduler
@@ -15,14 +17,40 @@ from naiad.schedulers.ensemble.scheduler import EnsembleScheduler
 from naiad.schedulers.hold import read_hold
 from naiad.schedulers.sequence.scheduler import SequenceScheduler
 
+# One request an execution, as the direct scheduler has it, by the rules of the dynamic batcher's queue.
+_ONE_BY_ONE = DynamicBatchingPlan(
+    max_batch_size=0,
+    preferred_batch_sizes=(),
+    max_queue_delay_us=0,
+    preserve_ordering=False,
+    levels=0,
+    default_level=0,
+    default_policy=QueuePolicy(),
+    policies={},
+    ragged_inputs=frozenset(),
+    variable_inputs=(),
+    has_optional_inputs=False,
+)
 
-def made_scheduler(plan: ModelPlan, clock: Clock, members: Members | None, statistics: ModelStatistics) -> Scheduler:
-    """Return the scheduler of a model version, without instances. Raises INVALID_ARGUMENT for a wrong variable."""
+
+def made_scheduler(
+    plan: ModelPlan,
+    clock: Clock,
+    members: Members | None,
+    statistics: ModelStatistics,
+    client_weights: Mapping[str, int] | None = None,
+) -> Scheduler:
+    """Return the scheduler of a model version, without instances. Where clients share models by `client_weights`, a model
+    without dynamic batching has the dynamic batcher's queue, too, but no batches. Raises INVALID_ARGUMENT for a wrong variable.
+    """
     if plan.ensemble is not None:
         assert members is not None
         return EnsembleScheduler(plan, members, statistics)
     if plan.sequence_batching is not None:
         return SequenceScheduler(clock, plan, statistics.record_padding, read_hold(os.environ))
     if plan.dynamic_batching is not None:
-        return DynamicScheduler([], clock, plan.dynamic_batching, read_hold(os.environ))
+        batching = replace(plan.dynamic_batching, client_weights=client_weights)
+        return DynamicScheduler([], clock, batching, read_hold(os.environ))
+    if client_weights is not None:
+        return DynamicScheduler([], clock, replace(_ONE_BY_ONE, client_weights=client_weights))
     return DirectScheduler([], clock)

@@ -98,6 +98,8 @@ class InferCall:
     """Whether the caller takes any number of responses; otherwise models that may give another number than one refuse it."""
     may_omit_outputs: bool = False
     """Whether the caller can do without wanted outputs that the model doesn't return; otherwise that is an error."""
+    client: str = ""
+    """Who asks, where clients have fair shares; "" where they don't, and for those without a name."""
     deadline_ns: int | None = None
     """Until when the caller waits for the answer, a monotonic time; None when it doesn't say."""
 

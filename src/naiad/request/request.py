@@ -33,7 +33,7 @@ class InferRequest:
     numpy dtype of the model's datatype. `outputs` are the names of the wanted outputs, in the order in which the response
     lists them. `batch_size` is the number of items, 1 for models that don't batch (a batch of 0 counts 1 too).
     `received_ns` and `enqueued_ns` are monotonic times, and so is `deadline_ns`, until when the caller waits for the answer,
-    None when it didn't say. `is_uncached` is the call's. `timeout_us` is the client's, 0 for none.
+    None when it didn't say. `is_uncached` and `client` are the call's. `timeout_us` is the client's, 0 for none.
     `is_padding`: no client sent it, it only fills a position of a batch. `is_rescheduled`: the instance that had it is done
     with its batch and not with it, it is to run again. `may_omit_outputs`: a wanted output that the model doesn't return is
     no error.
@@ -41,6 +41,7 @@ class InferRequest:
 
     __slots__ = (
         "batch_size",
+        "client",
         "deadline_ns",
         "enqueued_ns",
         "id",
@@ -78,6 +79,7 @@ class InferRequest:
         self.parameters: Mapping[str, Parameter] = {}
         self.priority = 0
         self.timeout_us = 0
+        self.client = ""
         self.deadline_ns: int | None = None
         self.sequence: Sequence | None = None
         self.is_cancelled = False

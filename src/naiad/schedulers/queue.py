@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from naiad.config.plan import DynamicBatchingPlan, QueuePolicy
 from naiad.request.request import InferRequest
 from naiad.schedulers.deadlines import Deadlines
+from naiad.schedulers.fairness import FairRequests
 from naiad.schedulers.refusals import queue_full
 
 # Levels are made when a request first uses them and a client may name any of 2^32: beyond this many, empty ones are forgotten.
@@ -25,10 +26,12 @@ class _Level:
 
     __slots__ = ("late", "number", "policy", "waiting")
 
-    def __init__(self, number: int, policy: QueuePolicy) -> None:
+    def __init__(self, number: int, policy: QueuePolicy, client_weights: Mapping[str, int] | None) -> None:
         self.number = number
         self.policy = policy
-        self.waiting: OrderedDict[InferRequest, int] = OrderedDict()
+        self.waiting: OrderedDict[InferRequest, int] | FairRequests = (
+            OrderedDict() if client_weights is None else FairRequests(client_weights)
+        )
         self.late: OrderedDict[InferRequest, None] = OrderedDict()
 
     def __lt__(self, other: _Level) -> bool:
@@ -46,9 +49,9 @@ class _Level:
 class PriorityQueue:
     """Requests in the order in which they are to be served; iterating gives them in that order.
 
-    Level 1 goes before level 2 and so on. Within a level requests keep the order of `add`, but those whose deadline passed
-    under the DELAY action go behind those that are in time. `size` is the sum of the batch sizes; `len` counts requests. A
-    request counts against its level's limit as long as it is in here.
+    Level 1 goes before level 2 and so on. Within a level requests keep the order of `add`, or clients have fair shares of it
+    where the plan has `client_weights`; but those whose deadline passed under the DELAY action go behind those in time. `size`
+    is the sum of the batch sizes; `len` counts requests. A request counts against its level's limit as long as it is in here.
     """
 
     __slots__ = ("_deadlines", "_levels", "_order", "_plan", "size")
@@ -142,11 +145,16 @@ class PriorityQueue:
         """Return about how many items would be served before `request`, which isn't in the queue: those of its level that are
         in time, and all of the levels above. Items are counted as if all requests had the same number of them.
         """
-        if len(self._order) == 1 and not self._order[0].late:
-            return self.size
         own = self._level_of(request)
-        above = sum([len(level) for level in self._order[: self._order.index(own)]])
-        return (above + len(own.waiting)) * self.size / (len(self) or 1)
+        if len(self._order) == 1 and not own.late:
+            above, level_items = 0.0, float(self.size)
+        else:
+            items = self.size / (len(self) or 1)
+            above = sum([len(level) for level in self._order[: self._order.index(own)]]) * items
+            level_items = len(own.waiting) * items
+        if isinstance(own.waiting, FairRequests):
+            level_items = min(level_items, own.waiting.items_ahead(request))
+        return above + level_items
 
     def level_count(self) -> int:
         """Return how many levels are kept, empty ones included."""
@@ -163,7 +171,8 @@ class PriorityQueue:
         if len(self._order) >= _MAX_LEVELS_KEPT:
             self._order = [level for level in self._order if len(level)]
             self._levels = {level.number: level for level in self._order}
-        level = _Level(number, self._plan.policies.get(number, self._plan.default_policy))
+        policy = self._plan.policies.get(number, self._plan.default_policy)
+        level = _Level(number, policy, self._plan.client_weights)
         self._levels[number] = level
         insort(self._order, level)
         return level

@@ -31,6 +31,7 @@ from naiad.execution.process.context import WorkerHost
 from naiad.execution.process.life.settings import settings_of
 from naiad.frontends.access import AccessRules
 from naiad.frontends.api_keys import ApiKeys
+from naiad.frontends.clients import client_reader
 from naiad.frontends.grpc.listener import GrpcListener
 from naiad.frontends.grpc.web.app import GrpcWebApp
 from naiad.frontends.http.app import create_app
@@ -129,6 +130,7 @@ def assemble(
         cache,
         members,
         rate_limiter(options, clock, workers),
+        options.client_weights,
     )
     load_settings = LoadSettings(not options.disable_auto_complete_config, with_environment_flags(options), devices)
     trials = Trials(options.backend_directory) if options.isolate_load else None
@@ -255,6 +257,7 @@ def _http_options(options: ServerOptions, api_keys: ApiKeys | None) -> HttpOptio
         restricted=options.http_restricted_api,
         api_keys=api_keys,
         header_forward_pattern=options.http_header_forward_pattern,
+        client_of=client_reader(options.fairness_key, api_keys),
         header_timeout_s=options.http_header_timeout_secs,
         body_timeout_s=options.http_body_timeout_secs,
         keep_alive_timeout_s=options.http_keep_alive_timeout_secs,

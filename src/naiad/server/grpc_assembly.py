@@ -9,6 +9,7 @@ import asyncio
 
 from naiad.config.options import ServerOptions
 from naiad.frontends.api_keys import ApiKeys
+from naiad.frontends.clients import client_reader
 from naiad.frontends.grpc.call import RpcMethod
 from naiad.frontends.grpc.calls.infer import InferContext, InferRpc
 from naiad.frontends.grpc.calls.stream_infer import StreamInferRpc
@@ -36,6 +37,7 @@ def grpc_site(
         bool(pattern),
         ProtoTemplates(),
         ProtoResponseTemplates(),
+        client_reader(options.fairness_key, api_keys),
     )
     methods = [
         RpcMethod(_SERVICE + b"ModelInfer", "inference", lambda transport: InferRpc(context, transport)),

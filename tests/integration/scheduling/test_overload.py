@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import grpc
-import numpy as np
 import pytest
 import raw_http
-from asking import Asked, Asker
+from asking import Asked, Asker, grpc_request
 from scripted_models import ENVIRONMENT, ScriptedModel
-from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 from waiting import wait_until
 
@@ -41,22 +39,12 @@ def stub(models) -> Iterator[GRPCInferenceServiceStub]:
         yield GRPCInferenceServiceStub(channel)
 
 
-def request(model: str, value: float, ms: int = 0, **parameters: int) -> pb.ModelInferRequest:
-    made = pb.ModelInferRequest(model_name=model)
-    for name, datatype, array in (("X", "FP32", np.float32([[value]])), ("MS", "INT32", np.int32([[ms]]))):
-        made.inputs.add(name=name, datatype=datatype, shape=[1, 1])
-        made.raw_input_contents.append(array.tobytes())
-    for name, number in parameters.items():
-        made.parameters[name].int64_param = number
-    return made
-
-
 class Crowd:
     """A model that is known to take 100 ms a request, and busy, with a queue of seconds; `leave` ends it."""
 
     def __init__(self, asker: Asker, stub: GRPCInferenceServiceStub) -> None:
         for value in range(5):
-            stub.ModelInfer(request(asker.model.name, value, BATCH_MS), timeout=60)
+            stub.ModelInfer(grpc_request(asker.model.name, value, BATCH_MS), timeout=60)
         self._asker = asker
         self._occupied = asker.occupy(99)
         self._queued: list[Asked] = [asker.ask(value) for value in range(100, 100 + QUEUED)]
@@ -88,7 +76,7 @@ def test_grpc_answers_unavailable_and_when_to_try_again(models, stub):
     asker = models["limited"]
     crowd = Crowd(asker, stub)
     with pytest.raises(grpc.RpcError) as caught:
-        stub.ModelInfer(request("limited", 1, timeout=10_000), timeout=60)
+        stub.ModelInfer(grpc_request("limited", 1, timeout=10_000), timeout=60)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     assert "the model is overloaded" in caught.value.details()
     assert int(dict(caught.value.trailing_metadata())["grpc-retry-pushback-ms"]) >= 2000
@@ -99,12 +87,12 @@ def test_the_deadline_of_a_grpc_call_counts_without_any_configuration(models, st
     asker = models["by_deadline"]
     crowd = Crowd(asker, stub)
     with pytest.raises(grpc.RpcError) as caught:
-        stub.ModelInfer(request("by_deadline", 1), timeout=1)
+        stub.ModelInfer(grpc_request("by_deadline", 1), timeout=1)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     assert "until it is answered" in caught.value.details()
-    answers = list(stub.ModelStreamInfer(iter([request("by_deadline", 1)]), timeout=1))
+    answers = list(stub.ModelStreamInfer(iter([grpc_request("by_deadline", 1)]), timeout=1))
     assert ["the model is overloaded" in answer.error_message for answer in answers] == [True]
-    in_time = stub.ModelInfer.future(request("by_deadline", 1000), timeout=60)
+    in_time = stub.ModelInfer.future(grpc_request("by_deadline", 1000), timeout=60)
     wait_until(lambda: asker.pending() == QUEUED + 1)
     crowd.leave()
     assert in_time.result().model_name == "by_deadline"

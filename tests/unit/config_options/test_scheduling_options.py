@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from naiad.config.options import parse_options
-from naiad.config.options.scheduling_options import CacheConfig, RedisSettings
+from naiad.config.options.scheduling_options import CacheConfig, ClientKey, RedisSettings
 from naiad.errors import Code, InferenceServerError
 
 
@@ -81,3 +81,36 @@ def test_redis_has_its_settings_and_the_password_comes_from_the_environment_and_
     config = parse_options(["/models", *(f"--cache-config=redis,{text}" for text in texts)]).cache
     wanted = RedisSettings("h", 7, password="s3cret", db=2, connect_timeout_ms=50, pool_size=3, is_tls=True, cacert="/ca.pem")
     assert (config, "s3cret" in repr(config)) == (CacheConfig(redis=wanted), False)
+
+
+def test_without_a_flag_nobody_asks_who_a_client_is():
+    assert parse_options(["/models"]).client_weights is None
+
+
+def test_clients_are_told_apart_by_a_header_or_their_api_key():
+    by_header = parse_options(["/models", "--fairness-key=header:X-Tenant"])
+    assert (by_header.fairness_key, by_header.client_weights) == (ClientKey("x-tenant"), {})
+    by_key = parse_options(["/models", "--fairness-key=api-key", "--api-key=0123456789abcdef"])
+    assert by_key.fairness_key == ClientKey()
+
+
+def test_weights_add_up_and_the_last_one_of_a_client_counts():
+    weights = ["--fairness-weight=gold=10", "--fairness-weight=a=b=2", "--fairness-weight", "gold=5"]
+    assert parse_options(["/models", "--fairness-key=header:x", *weights]).client_weights == {"gold": 5, "a=b": 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--fairness-key=tenant"], "--fairness-key must be api-key or header:<name of a header>"),
+        (["--fairness-key=header:"], "--fairness-key must be api-key or header:<name of a header>"),
+        (["--fairness-key=header:x y"], "--fairness-key must be api-key or header:<name of a header>"),
+        (["--fairness-key=header:x", "--fairness-weight=a=0"], "with a whole number from 1 to 1000 as the weight"),
+        (["--fairness-key=header:x", "--fairness-weight=a=1001"], "with a whole number from 1 to 1000 as the weight"),
+        (["--fairness-key=header:x", "--fairness-weight=10"], "with a whole number from 1 to 1000 as the weight"),
+        (["--fairness-weight=a=2"], "says what clients get, but not who they are: give --fairness-key"),
+        (["--fairness-key=api-key"], "--fairness-key=api-key needs API keys"),
+    ],
+)
+def test_wrong_shares_of_clients_are_refused_by_name(arguments, text):
+    assert text in refusal(*arguments)

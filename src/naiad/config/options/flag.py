@@ -27,7 +27,7 @@ class Category(Enum):
     BACKENDS = "Backends and execution"
     DEVICES = "GPUs and CPUs"
     PYTHON = "Python models"
-    SCHEDULING = "Response cache and rate limiter"
+    SCHEDULING = "Response cache, rate limiter, shares of clients"
 
 
 def last(values: Sequence[Any]) -> Any:

@@ -19,7 +19,7 @@ import click
 from naiad.config.options.access_options import conflict
 from naiad.config.options.flag import Flag
 from naiad.config.options.repository_options import check_model_control
-from naiad.config.options.scheduling_options import check_cache
+from naiad.config.options.scheduling_options import check_cache, check_fairness
 from naiad.config.options.server_options import ServerOptions, flag_table, with_metrics_beside_http
 from naiad.config.options.tls_options import unused_flags
 from naiad.config.options.unbuilt import UnbuiltFlag, unbuilt_flags
@@ -157,6 +157,7 @@ def _check_together(options: ServerOptions) -> None:
         )
     check_model_control(options)
     check_cache(options)
+    check_fairness(options, has_api_keys=options.has_api_keys)
     _check_places(options)
     problem = conflict(options, [group.header for group in options.http_restricted_api])
     if problem:

@@ -1,5 +1,5 @@
-"""The options of the response cache and the rate limiter and their flags; a part of the one table, whose whole is
-`server_options`.
+"""The options of the response cache, the rate limiter and shares of clients, and their flags; a part of the one table,
+whose whole is `server_options`.
 
 Owns names, ranges and help, and how the settings of a cache are read and joined. Doesn't own what the server does with them.
 """
@@ -18,6 +18,10 @@ from naiad.errors import invalid_argument
 
 _SCHEDULING = Category.SCHEDULING
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+
+MOST_WEIGHT = 1000
+"""The largest weight of a client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +143,49 @@ class CacheSetting:
         return cache, key, value
 
 
+@dataclass(frozen=True, slots=True)
+class ClientKey:
+    """By what clients are told apart: the header of this name, in lower case, or their API keys ("")."""
+
+    header: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientKeyText:
+    """Kind `api-key` or `header:<name>`; read as a `ClientKey`."""
+
+    metavar: str = "KEY"
+    allowed: str = "api-key or header:<name of a header>"
+
+    def parse(self, text: str) -> ClientKey:
+        """See `Kind.parse`."""
+        if text == "api-key":
+            return ClientKey()
+        kind, _, name = text.partition(":")
+        if kind != "header" or not _HEADER.fullmatch(name):
+            raise ValueError
+        return ClientKey(name.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class ClientWeight:
+    """Kind `<client>=<weight>`; read as (client, weight)."""
+
+    metavar: str = "CLIENT=WEIGHT"
+    allowed: str = f"<client>=<weight>, with a whole number from 1 to {MOST_WEIGHT} as the weight"
+
+    def parse(self, text: str) -> tuple[str, int]:
+        """See `Kind.parse`. Everything before the last "=" is the client's name."""
+        name, _, weight = text.rpartition("=")
+        if not name or not _NUMBER.fullmatch(weight) or not 1 <= int(weight) <= MOST_WEIGHT:
+            raise ValueError
+        return name, int(weight)
+
+
 # Without slots: a class can have one base with slots only.
 @dataclass(frozen=True)
 class SchedulingOptions:
-    """The fields of `ServerOptions` for the response cache and the rate limiter, one field a flag."""
+    """The fields of `ServerOptions` for the response cache, the rate limiter and shares of clients, one field a flag."""
 
     cache_config: CacheConfig | None = option(  # noqa: RUF009 - a field, made by a factory
         Flag(
@@ -194,6 +237,38 @@ class SchedulingOptions:
         )
     )
 
+    fairness_key: ClientKey | None = option(  # noqa: RUF009 - a field, made by a factory
+        Flag(
+            "fairness-key",
+            _SCHEDULING,
+            ClientKeyText(),
+            None,
+            "Let clients share each model fairly, so that none waits behind another's queue. api-key: a client is the name of "
+            "its API key; header:NAME: it is the value of that header of HTTP or gRPC's metadata, which somebody you trust "
+            "must set.",
+            default_text="none",
+            is_ours=True,
+        )
+    )
+    fairness_weight: tuple[tuple[str, int], ...] = option(
+        Flag(
+            "fairness-weight",
+            _SCHEDULING,
+            ClientWeight(),
+            (),
+            "How many items a client gets for each one of a client with weight 1, which is everyone's without this flag.",
+            default_text="none",
+            is_repeatable=True,
+            is_ours=True,
+            collect=lambda weights: tuple(dict(weights).items()),
+        )
+    )
+
+    @property
+    def client_weights(self) -> Mapping[str, int] | None:
+        """The weights by which clients share models, None when they don't."""
+        return None if self.fairness_key is None else dict(self.fairness_weight)
+
     @property
     def cache(self) -> CacheConfig | None:
         """The cache that is wanted, None for none; `check_cache` has seen that it is said once."""
@@ -206,3 +281,12 @@ def check_cache(options: SchedulingOptions) -> None:
     """Raise INVALID_ARGUMENT for a cache that is said twice."""
     if options.cache_config is not None and options.response_cache_byte_size:
         raise invalid_argument("--response-cache-byte-size is the older form of --cache-config: give one of them")
+
+
+def check_fairness(options: SchedulingOptions, *, has_api_keys: bool) -> None:
+    """Raise INVALID_ARGUMENT for weights of clients that nobody tells apart."""
+    if options.fairness_key is None:
+        if options.fairness_weight:
+            raise invalid_argument("--fairness-weight says what clients get, but not who they are: give --fairness-key")
+    elif not options.fairness_key.header and not has_api_keys:
+        raise invalid_argument("--fairness-key=api-key needs API keys: give --api-key-file or --api-key")

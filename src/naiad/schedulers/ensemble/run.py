@@ -288,6 +288,8 @@ def _infer_call(request: InferRequest, plan: ModelPlan, firing: Firing[_Tensor])
     call.parameters = request.parameters
     call.priority = request.priority
     call.timeout_us = request.timeout_us
+    call.client = request.client
+    call.deadline_ns = request.deadline_ns
     call.takes_many_responses = call.may_omit_outputs = True
     call.is_uncached = request.is_uncached
     sequence = _sequence_of(firing, request)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from naiad.errors import DecoupledModelError, InferenceServerError, internal, unavailable, unimplemented
+from naiad.frontends.clients import ClientReader
 from naiad.frontends.grpc.call import SHUTTING_DOWN, CallTransport
 from naiad.frontends.grpc.fault import logged_fault
 from naiad.frontends.header_forward import HeaderForwarder
@@ -29,12 +30,15 @@ class InferContext:
     is_forwarding: bool
     templates: ProtoTemplates
     response_templates: ProtoResponseTemplates
+    client_of: ClientReader | None = None
 
     def infer(self, call: InferCall, sink: ResponseSink, transport: CallTransport) -> InferHandle:
-        """Put the question to the service, with the deadline of the RPC and the metadata that is to be forwarded. Raises as it
-        does.
+        """Put the question to the service, with the deadline of the RPC, its client where they share models fairly, and the
+        metadata that is to be forwarded. Raises as it does.
         """
         call.deadline_ns = transport.deadline_ns
+        if self.client_of is not None:
+            call.client = self.client_of(transport.metadata)
         if self.is_forwarding:
             call.parameters = {**call.parameters, **self.forwarder.parameters(transport.metadata)}
         try:

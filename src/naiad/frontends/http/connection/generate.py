@@ -47,6 +47,7 @@ class GenerateExchange(HotExchange):
         metadata = service.model_metadata(route.model_name, route.model_version)
         call = decode_generate(body, metadata, route.model_version, self.context.limits)
         call.takes_many_responses = True
+        call.client = self.opened.client
         self.handle = service.infer(call, self)
         if self.has_ended:
             self._give_up()

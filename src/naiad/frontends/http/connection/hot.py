@@ -112,6 +112,7 @@ def make_body(head: Head, limits: RequestLimits) -> Body:
 class OpenedHead:
     """A hot request's head, read. `extra` are the header lines of every response, `forwarded` the parameters that its headers
     make. `refusal` is the status and text of a request that is refused by its head although its body is taken, else None.
+    `client` is who asks, where clients share models fairly.
     """
 
     route: HotRoute
@@ -120,6 +121,7 @@ class OpenedHead:
     keep_alive: bool
     forwarded: Mapping[str, str]
     refusal: tuple[int, str] | None = None
+    client: str = ""
 
 
 class AnswerMemory(Protocol):

@@ -51,6 +51,7 @@ class InferExchange(HotExchange):
         call = self.call = decode_infer(
             body, header_length, route.model_name, route.model_version, context.limits, context.templates
         )
+        call.client = opened.client
         if opened.forwarded:
             call.parameters = {**call.parameters, **opened.forwarded}
         try:

@@ -95,6 +95,7 @@ class HttpSite:
         self._access = AccessRules(options.restricted, api_keys=options.api_keys)
         if options.api_keys is not None:
             options.api_keys.on_change(self._forget)
+        self._client_of = options.client_of
         self._cors = CorsPolicy(options.cors_origins)
         self.forwards_headers = bool(options.header_forward_pattern)
         self._forwarder = HeaderForwarder(options.header_forward_pattern)
@@ -173,4 +174,5 @@ class HttpSite:
         is_infer = route.kind is HotKind.INFER
         check_size(head, self._hot.limits, not is_infer)
         forwarded = self._forwarder.parameters(request.spelled) if self.forwards_headers and is_infer else _NOTHING
-        return OpenedHead(route, head, request.extra, request.keep_alive, forwarded)
+        client = "" if self._client_of is None else self._client_of(request.headers)
+        return OpenedHead(route, head, request.extra, request.keep_alive, forwarded, client=client)
