@@ -55,8 +55,11 @@ Found = CachedResponse | None | asyncio.Future[CachedResponse | None]
 class ResponseCache(Protocol):
     """Where responses are kept. Loop thread only; nothing here blocks, raises or waits.
 
-    `generation` is a loaded model: what another load of it has stored is never found.
+    `generation` is a loaded model: what another load of it has stored is never found, unless both have one generation.
+    `is_shared`: other servers use the same entries, and they outlive this one.
     """
+
+    is_shared: bool
 
     def accepts(self, size_bytes: int) -> bool:
         """Return whether a response of this size can be kept at all."""

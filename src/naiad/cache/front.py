@@ -53,10 +53,12 @@ class CacheFront:
     its own; any other error is that of all.
     """
 
-    def __init__(self, cache: ResponseCache, context: FrontContext) -> None:
+    def __init__(self, cache: ResponseCache, context: FrontContext, digest: bytes = b"") -> None:
+        """`digest` is common to equal models on all servers, b"" for a model that shares no answers."""
         self._cache = cache
         self._context = context
-        self._generation = os.urandom(16)
+        is_shared = digest and cache.is_shared
+        self._generation = b"%d:%b" % (int(context.version), digest) if is_shared else os.urandom(16)
         self.salt = b""
         self._flights: dict[tuple[bytes, int, int], Flight] = {}
         self._hashing = 0

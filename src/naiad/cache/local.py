@@ -20,6 +20,8 @@ class LocalCache:
     `call_soon` runs a callback in a later turn of the loop: what has to go goes in pieces.
     """
 
+    is_shared = False
+
     def __init__(self, limit_bytes: int, call_soon: Callable[[Callable[[], None]], None]) -> None:
         self._limit_bytes = limit_bytes
         self._call_soon = call_soon

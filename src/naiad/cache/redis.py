@@ -1,4 +1,4 @@
-"""The cache in a Redis server: its memory and its rules of what goes first, shared by nobody but the loads of this process.
+"""The cache in a Redis server: its memory and its rules of what goes first, shared by the servers that use it.
 
 Owns the connection and what happens while there is none: every look-up is a miss then, and none waits. Doesn't own the form in
 which a response is kept (`stored_form`).
@@ -34,6 +34,8 @@ _log = logging.getLogger("naiad.cache")
 
 class RedisCache:
     """See `ResponseCache`. Entries go after a day, or when the server's own limit has them go; `forget` leaves it to that."""
+
+    is_shared = True
 
     def __init__(self, settings: RedisSettings, loop: asyncio.AbstractEventLoop) -> None:
         self._place = f"{settings.host}:{settings.port}"

@@ -248,6 +248,8 @@ class ModelPlan:
     warmup: tuple[WarmupSample, ...] = ()
     is_cached: bool = False
     """Whether the config wants answers to be kept, `response_cache.enable`."""
+    answers_digest: bytes = b""
+    """What equal models have in common that share kept answers; b"" for one that shares none."""
     ensemble: EnsemblePlan | None = None
 
     @property

@@ -335,7 +335,7 @@ class Model:
         context = FrontContext(
             plan.name, str(plan.version), self.statistics, enqueue, submit, clock.call_soon, self._on_open_zero
         )
-        return CacheFront(cache, context)
+        return CacheFront(cache, context, plan.answers_digest)
 
     def _made_context(self, loaded: LoadedVersion, runtime: Runtime) -> ExecutionContext | ProcessContext:
         plan = loaded.plan.for_backend()

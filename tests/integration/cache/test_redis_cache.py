@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 from model_folders import identity
 from programs import need_program
 from waiting import wait_until
@@ -96,3 +97,39 @@ def test_without_redis_every_request_runs_and_the_log_says_so_once(tmp_path, ser
     assert "s3cret" not in server.log()
     assert server.stop() == 0
     assert "Traceback" not in server.log()
+
+
+SHARED = CACHED + ' parameters { key: "naiad_cache_shared" value { string_value: "true" } }'
+
+
+def test_equal_models_of_two_servers_share_answers_and_a_changed_one_does_not(tmp_path, serve, redis):
+    flags = [f"--cache-config=redis,{text}" for text in ("host=127.0.0.1", f"port={redis.port}")]
+    explicit = ("--model-control-mode=explicit", "--load-model=echo")
+    repositories = [tmp_path / name for name in ("one", "two")]
+    for repository in repositories:
+        folder = identity(repository, more=SHARED)
+        (folder / "1" / "weights").write_bytes(b"w")
+    first, second = (
+        serve(repository, *flags, *explicit, environment={"TRITONCACHE_REDIS_PASSWORD": "s3cret"})
+        for repository in repositories
+    )
+
+    def hits(server) -> float:
+        return server.metric("nv_cache_num_hits_per_model", model="echo")
+
+    def is_kept() -> bool:
+        ask(first, 1)
+        return hits(first) > 0
+
+    wait_until(is_kept, what="an answer in redis")
+    ask(second, 1)
+    assert (hits(second), second.metric("nv_inference_exec_count", model="echo")) == (1, 0)
+    (repositories[1] / "echo" / "1" / "weights").write_bytes(b"W")
+    requests.post(f"{second.url}/v2/repository/models/echo/load", timeout=10).raise_for_status()
+    ask(second, 1)
+    assert second.metric("nv_inference_exec_count", model="echo") == 1
+    (repositories[1] / "echo" / "1" / "weights").write_bytes(b"w")
+    requests.post(f"{second.url}/v2/repository/models/echo/load", timeout=10).raise_for_status()
+    before = second.metric("nv_inference_exec_count", model="echo")
+    ask(second, 1)
+    assert second.metric("nv_inference_exec_count", model="echo") == before

@@ -9,6 +9,7 @@ from naiad.config.compile.batch_tensors import batch_input_plans, scattered_outp
 from naiad.config.compile.instances import instance_plans
 from naiad.config.compile.scheduling import dynamic_batching_plan, ensemble_plan
 from naiad.config.compile.sequences import first_inputs, sequence_plan
+from naiad.config.compile.shared_answers import answers_digest
 from naiad.config.compile.tensors import input_plans, output_plans
 from naiad.config.compile.warmup import warmup_samples
 from naiad.config.json_form import to_json
@@ -21,7 +22,7 @@ def compile_plan(config: Message, *, version: int, directory: Path, version_dire
     """Return the plan of version `version` of the model in `directory`; `config` is normalised and validated.
 
     Raises INVALID_ARGUMENT for a label file, a file of an initial state or of a warm-up sample that is missing, unreadable or
-    outside the model's folder, and for a sample that doesn't fit the model.
+    outside the model's folder, for a sample that doesn't fit the model, and as `answers_digest` does.
     """
     inputs = input_plans(config)
     outputs = output_plans(config, directory)
@@ -51,6 +52,7 @@ def compile_plan(config: Message, *, version: int, directory: Path, version_dire
         outputs_by_name={tensor.name: tensor for tensor in outputs},
         traffic=traffic_of(parameters),
         is_cached=config.response_cache.enable,
+        answers_digest=answers_digest(config, parameters, directory, version_directory),
         ensemble=ensemble_plan(config),
     )
     if not config.model_warmup:
