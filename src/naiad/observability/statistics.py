@@ -7,6 +7,7 @@ and the executor say that. A reloaded model starts with new counters.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from naiad.errors import FailureReason, InferenceServerError
@@ -79,6 +80,7 @@ class ModelStatistics:
     The fields are read by whoever shows them; only the `record_…` methods change them. `per_request` adds the whole duration
     of a batch for each of its requests that succeeded, `per_batch_size` adds it once for the batch. `inference_count` counts
     items: a batch of n is n inferences and one execution. `per_response` is by index, for decoupled models only.
+    `strategy_faults` are those of the batch strategy, which counts them itself; empty for models without.
     """
 
     __slots__ = (
@@ -96,6 +98,7 @@ class ModelStatistics:
         "per_response",
         "queue_ns",
         "refused_counts",
+        "strategy_faults",
         "success_count",
         "success_ns",
     )
@@ -115,6 +118,7 @@ class ModelStatistics:
         self.per_request = ExecutionTotals()
         self.per_batch_size: dict[int, ExecutionTotals] = {}
         self.per_response: dict[int, ResponseTotals] = {}
+        self.strategy_faults: Mapping[str, int] = {}
 
     @property
     def failure_count(self) -> int:

@@ -36,6 +36,7 @@ from naiad.repository.layout import ModelSource, moved
 from naiad.repository.loading.mistake_places import with_places
 from naiad.repository.loading.trial import Trial, Trials
 from naiad.repository.model import Copies, LoadedVersion, LoadedWorkers
+from naiad.repository.strategies.importing import load_strategy
 from naiad.repository.workers import Spare, WorkerLoader
 
 DEFAULT_MAX_BATCH_SIZE_SETTING = "default-max-batch-size"
@@ -224,8 +225,9 @@ class Loader:
         source = prepared.source
         plan = self.plan(prepared, version)
         files = _files(prepared.config, source, source.versions[version], prepared.settings)
+        strategy = None if source.file_name else load_strategy(plan)
         copies = self._load_copies(prepared, plan, plan.instances, files)
-        return LoadedVersion(plan, prepared.backend, copies, files, time.monotonic() - began)
+        return LoadedVersion(plan, prepared.backend, copies, files, time.monotonic() - began, strategy=strategy)
 
     def plan(self, prepared: PreparedModel, version: int) -> ModelPlan:
         """Return the plan of one version."""
@@ -243,7 +245,8 @@ class Loader:
         if is_isolated(prepared.backend):
             program = cast("type[WorkerBackend]", prepared.backend).program(files)
             copies = LoadedWorkers(program, limits_of(plan.parameters, plan.name), [])
-        return LoadedVersion(plan, prepared.backend, copies, files, 0.0, is_parked=True)
+        strategy = None if source.file_name else load_strategy(plan)
+        return LoadedVersion(plan, prepared.backend, copies, files, 0.0, is_parked=True, strategy=strategy)
 
     def load_more(self, prepared: PreparedModel, plan: ModelPlan, added: Sequence[InstancePlan], files: ModelFiles) -> Copies:
         """Load further instances of a version that is loaded already, with its `files`. Raises as `load` does."""

@@ -37,7 +37,7 @@ from naiad.repository.agents.lifecycle import AgentLifecycle
 from naiad.repository.ensembles.holds import Holds
 from naiad.repository.layout import UploadFolder
 from naiad.repository.placing import placement_mode
-from naiad.repository.scheduling import made_scheduler
+from naiad.repository.scheduling import Strategy, made_scheduler
 from naiad.request.batch import Instance
 from naiad.request.request import InferRequest
 from naiad.schedulers.direct.scheduler import DirectScheduler
@@ -97,6 +97,7 @@ class LoadedVersion:
     files: ModelFiles
     load_seconds: float
     is_parked: bool = False
+    strategy: Strategy | None = None
 
 
 class Model:
@@ -154,13 +155,10 @@ class Model:
         has_placement = not is_isolated and loaded.backend is not None
         # The event loop's thread runs on any CPU.
         is_bound = any(runtime.pools.is_bound(instance.host_policy) for instance in plan.instances)
-        mode = (
-            placement_mode(
-                plan, cast("type[Backend]", loaded.backend), allows_in_place=runtime.allows_in_place and not is_bound
-            )
-            if has_placement
-            else PlacementMode.THREAD
-        )
+        mode = PlacementMode.THREAD
+        if has_placement:
+            allows = runtime.allows_in_place and not is_bound
+            mode = placement_mode(plan, cast("type[Backend]", loaded.backend), allows_in_place=allows)
         self.placement = Placement(mode)
         self.restart_counts: Counter[str] = Counter()
         self.poison_count = 0
@@ -171,7 +169,9 @@ class Model:
         self.agents: list[AgentLifecycle] = []
         self.holds = Holds()
         self.ask_members: Callable[[], Awaitable[bool]] | None = None
-        self.scheduler = made_scheduler(plan, runtime.clock, runtime.members, self.statistics, runtime.client_weights)
+        self.scheduler = made_scheduler(
+            plan, runtime.clock, runtime.members, self.statistics, loaded.strategy, runtime.client_weights
+        )
         self.enqueue: Callable[[InferRequest], None] = self.scheduler.enqueue
         self.note = ""
         self._pools = runtime.pools

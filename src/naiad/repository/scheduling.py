@@ -10,12 +10,16 @@ from naiad.clock import Clock
 from naiad.config.plan import DynamicBatchingPlan, ModelPlan, QueuePolicy
 from naiad.observability.statistics import ModelStatistics
 from naiad.request.batch import Scheduler
+from naiad.schedulers.custom.policy import BatchStrategy, StrategyPolicy
 from naiad.schedulers.direct.scheduler import DirectScheduler
 from naiad.schedulers.dynamic.scheduler import DynamicScheduler
 from naiad.schedulers.ensemble.members import Members
 from naiad.schedulers.ensemble.scheduler import EnsembleScheduler
 from naiad.schedulers.hold import read_hold
 from naiad.schedulers.sequence.scheduler import SequenceScheduler
+
+Strategy = tuple[BatchStrategy, str]
+"""What decides in place of the dynamic batcher's rules who joins a batch, and the path of its file."""
 
 # One request an execution, as the direct scheduler has it, by the rules of the dynamic batcher's queue.
 _ONE_BY_ONE = DynamicBatchingPlan(
@@ -38,10 +42,13 @@ def made_scheduler(
     clock: Clock,
     members: Members | None,
     statistics: ModelStatistics,
+    strategy: Strategy | None = None,
     client_weights: Mapping[str, int] | None = None,
 ) -> Scheduler:
-    """Return the scheduler of a model version, without instances. Where clients share models by `client_weights`, a model
-    without dynamic batching has the dynamic batcher's queue, too, but no batches. Raises INVALID_ARGUMENT for a wrong variable.
+    """Return the scheduler of a model version, without instances; `strategy` is the batch strategy in its folder. Where clients
+    share models by `client_weights`, a model without dynamic batching has the dynamic batcher's queue, too, but no batches.
+
+    Raises INVALID_ARGUMENT for a wrong variable.
     """
     if plan.ensemble is not None:
         assert members is not None
@@ -50,7 +57,11 @@ def made_scheduler(
         return SequenceScheduler(clock, plan, statistics.record_padding, read_hold(os.environ))
     if plan.dynamic_batching is not None:
         batching = replace(plan.dynamic_batching, client_weights=client_weights)
-        return DynamicScheduler([], clock, batching, read_hold(os.environ))
+        policy = None
+        if strategy is not None:
+            policy = StrategyPolicy(*strategy, batching, plan.inputs_by_name, clock)
+            statistics.strategy_faults = policy.faults
+        return DynamicScheduler([], clock, batching, read_hold(os.environ), policy)
     if client_weights is not None:
         return DynamicScheduler([], clock, replace(_ONE_BY_ONE, client_weights=client_weights))
     return DirectScheduler([], clock)

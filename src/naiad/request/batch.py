@@ -24,6 +24,8 @@ class CloseReason(Enum):
     """Its oldest request had waited for as long as one may."""
     UNLIKE = "unlike"
     """The next request would have fitted but for its shapes or its inputs."""
+    CUSTOM = "custom"
+    """The model's batch strategy kept the next request out, or failed."""
     INSTANCE_FREE = "instance_free"
     """It was all there was, and an instance was free."""
 

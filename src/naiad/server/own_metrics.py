@@ -74,7 +74,18 @@ def _batch_families(repository: RepositoryManager) -> Iterator[FamilySource]:
         (
             Sample(count, {**_labels(model), "reason": reason.value})
             for model in list(repository.models())
+            if model.plan.dynamic_batching is not None or model.plan.sequence_batching is not None
             for reason, count in model.scheduler.close_counts.items()
+        ),
+    )
+    yield lambda: Family(
+        "naiad_batch_strategy_faults_total",
+        Kind.COUNTER,
+        "Calls of batch strategies that failed, or held the event loop for over a millisecond",
+        (
+            Sample(count, {**_labels(model), "reason": reason})
+            for model in list(repository.models())
+            for reason, count in model.statistics.strategy_faults.items()
         ),
     )
     yield lambda: Family(

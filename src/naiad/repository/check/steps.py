@@ -24,6 +24,8 @@ from naiad.repository.agents.table import AgentTable
 from naiad.repository.check.model import CheckedModel, Stage
 from naiad.repository.layout import ModelSource, Naming
 from naiad.repository.loader import DEFAULT_MAX_BATCH_SIZE_SETTING, LoadSettings, is_isolated
+from naiad.repository.strategies.files import strategy_file
+from naiad.repository.strategies.importing import load_strategy
 from naiad.repository.workers import WorkerLoader
 
 FROM_FILE = "file"
@@ -224,6 +226,9 @@ class _Check:
                 directory = source.versions[version]
                 plan = compile.compile_plan(config, version=version, directory=source.directory, version_directory=directory)
                 self._model.plans.append(plan)
+                if not source.file_name:
+                    # Its code runs only where the code of models may.
+                    _ = strategy_file(plan) if self._workers is None else load_strategy(plan)
                 if backend is not None:
                     _try_model(backend, plan, self._files(config, directory, backend))
         except Exception as error:

@@ -7,7 +7,7 @@ is idle, so nothing is ever formed ahead of the instance that runs it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -112,16 +112,20 @@ def batch_key(request: InferRequest, rules: BatchRules) -> BatchKey:
     return tuple([inputs[name].shape[1:] for name in rules.equal_inputs])
 
 
-def next_batch(queue: Iterable[InferRequest], rules: BatchRules, now_ns: int) -> Dispatch | Wait | None:
+def next_batch(
+    queue: Iterable[InferRequest], rules: BatchRules, now_ns: int, joins: Callable[[InferRequest], bool] | None = None
+) -> Dispatch | Wait | None:
     """Decide what an idle instance should run of `queue`, which yields the requests in the order of service.
 
     The batch is the longest head of the queue that fits, unless a shorter head has one of the preferred sizes: that one goes
     first, and the rest stays for the next instance. When nothing is preferred yet and the batch can still grow, wait until the
     oldest request is `delay_ns` old; from then on everything that fits goes. Requests are never split. None for an empty queue.
 
+    `joins`, if given, is asked for each request that fits, and closes the batch when it says no; a first one runs all the same.
+
     Looks at no more requests than fit in a batch and one, whatever the length of the queue.
     """
-    count, size, best, oldest_ns, closed, key = _walk(queue, rules)
+    count, size, best, oldest_ns, closed, key = _walk(queue, rules, joins)
     is_delay_over = rules.delay_ns != 0 and now_ns - oldest_ns >= rules.delay_ns
     if best is not None and not is_delay_over:
         return Dispatch(*best, _reason_of_size(best[1], rules))
@@ -150,7 +154,7 @@ def _reason_of_size(size: int, rules: BatchRules) -> CloseReason:
 
 
 def _walk(
-    queue: Iterable[InferRequest], rules: BatchRules
+    queue: Iterable[InferRequest], rules: BatchRules, joins: Callable[[InferRequest], bool] | None
 ) -> tuple[int, int, tuple[int, int] | None, int, CloseReason | None, BatchKey]:
     """Go along the queue as far as one batch reaches.
 
@@ -175,8 +179,10 @@ def _walk(
                 return count, size, best, oldest_ns, CloseReason.FULL, key
             if has_key and batch_key(request, rules) != key:
                 return count, size, best, oldest_ns, CloseReason.UNLIKE, key
-            if delay_ns:
-                oldest_ns = min(oldest_ns, request.enqueued_ns)
+        if joins is not None and not joins(request):
+            return count or 1, size or grown, best, oldest_ns, CloseReason.CUSTOM, key
+        if delay_ns:
+            oldest_ns = min(oldest_ns, request.enqueued_ns)
         count += 1
         size = grown
         if size in preferred:

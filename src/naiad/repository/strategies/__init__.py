@@ -1,0 +1,1 @@
+"""The batch strategies that lie in models' folders."""

@@ -1,0 +1,1 @@
+"""Dynamic batching by a class in the model's folder."""
