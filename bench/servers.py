@@ -103,15 +103,10 @@ def naiad_launch(repository: Path) -> Launch:
     return Launch("Naiad", Program(path), ("serve", str(repository), *flags))
 
 
-def serves_grpc(path: Path) -> bool:
-    """Return whether the command `naiad` at `path` has a port for gRPC."""
-    return has_flag(path, "--grpc-port")
-
-
 @cache
-def has_flag(path: Path, flag: str) -> bool:
-    """Return whether the command `naiad` at `path` has the flag: its help names it."""
-    return flag in subprocess.run([path, "serve", "--help"], capture_output=True, text=True, check=False).stdout
+def serves_grpc(path: Path) -> bool:
+    """Return whether the command `naiad` at `path` has a port for gRPC: its help names it."""
+    return "--grpc-port" in subprocess.run([path, "serve", "--help"], capture_output=True, text=True, check=False).stdout
 
 
 def triton_launch(program: Program, repository: Path) -> Launch:

@@ -17,7 +17,7 @@ from bench.load import LoadPlan, LoadResult, run_wrk
 from bench.measure import WARM_UP_S, Setting
 from bench.models.repository import write_repository
 from bench.results import Fairness, FairnessSample, median_fairness
-from bench.servers import Server, has_flag, naiad_launch, serving
+from bench.servers import Server, naiad_launch, serving
 from bench.triton_setup import Program
 
 CLIENT_HEADER = "x-client"
@@ -29,8 +29,7 @@ MODEL = costly_model("shared", BATCHINGS[0])
 def fairness(setting: Setting) -> list[Fairness]:
     """Measure Naiad without and with fairness, and Triton, in alternating rounds; return a row for each.
 
-    Raises Unavailable without wrk or where Naiad has no such flag, BenchError when a server fails, answers wrongly or refuses
-    requests.
+    Raises Unavailable without wrk, BenchError when a server fails, answers wrongly or refuses requests.
     """
     if "wrk" not in setting.generators:
         raise Unavailable("without wrk there is no load")
@@ -47,9 +46,6 @@ def fairness(setting: Setting) -> list[Fairness]:
 
 def _fair(setting: Setting) -> AbstractContextManager[Server]:
     launch = naiad_launch(write_repository(setting.folder / "naiad-fair", (MODEL,)))
-    flag, _, _ = FLAG.partition("=")
-    if not has_flag(launch.program.path, flag):
-        raise Unavailable(f"Naiad has no {flag} yet")
     launch = replace(launch, arguments=(*launch.arguments, FLAG))
     return serving(launch, setting.folder / "naiad-fair.log")
 
