@@ -6,7 +6,7 @@ import pytest
 
 from naiad.frontends.http.cors import CorsPolicy
 
-EXPOSED = "Inference-Header-Content-Length, grpc-status, grpc-message, grpc-encoding, grpc-accept-encoding"
+EXPOSED = "Inference-Header-Content-Length, Retry-After, grpc-status, grpc-message, grpc-encoding, grpc-accept-encoding"
 APP = "https://app.example"
 POLICY = CorsPolicy((APP, "http://localhost:3000"))
 ANY = CorsPolicy(("*",))

@@ -70,6 +70,30 @@ def test_who_comes_new_waits_for_one_turn_of_the_others_at_most() -> None:
     assert "d" in clients(queue.take(4))
 
 
+@pytest.mark.parametrize("weights", [{}, {"a": 9, "c": 3}, {"b": 100, "c": 50}])
+def test_however_long_clients_come_and_go_who_comes_new_is_served_after_a_few_requests(weights: dict[str, int]) -> None:
+    """The virtual time keeps with the clients that are queued: it runs away from nobody, and from no newcomer."""
+    others, queue = random.Random(0), make_queue(weights)
+    queued: Counter[str] = Counter()
+    newcomer, ahead, most_ahead = make_request("new"), 0, 0
+    queue.add(newcomer, 0)
+    for number in range(5000):
+        names = [name for name in "ab" if not queued[name]] + others.choices("cdefgh", k=others.random() < 0.4)
+        for name in names:
+            queued[name] += 1
+            queue.add(make_request(name, batch_size=others.randint(1, 8)), 0)
+        (request,) = queue.take(1)
+        queued[request.client] -= 1
+        if request is newcomer:
+            most_ahead = max(most_ahead, ahead)
+            newcomer, ahead = make_request(f"new{number}"), 0
+            queue.add(newcomer, 0)
+        else:
+            ahead += 1
+    # Eight others at most have something queued, each of which may be due before.
+    assert most_ahead <= 8
+
+
 def test_nobody_saves_up_a_share_by_staying_away() -> None:
     queue = make_queue()
     fill(queue, "a", 500)
@@ -79,17 +103,28 @@ def test_nobody_saves_up_a_share_by_staying_away() -> None:
     assert Counter(clients(queue.take(20))) == {"a": 10, "b": 10}
 
 
-def test_nobody_gains_by_having_one_request_at_a_time() -> None:
-    queue = make_queue()
-    fill(queue, "a", 500)
-    fill(queue, "b", 1, batch_size=8)
-    served = Counter()
-    for _ in range(200):
-        request = queue.take(1)[0]
+@pytest.mark.parametrize("weight", [1, 9])
+@pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.parametrize("pause", [1, 2, 3])
+def test_who_sends_the_next_request_after_the_answer_gets_the_share_of_who_queues_many(
+    weight: int, batch_size: int, pause: int
+) -> None:
+    """Neither more, by coming new each time, nor less, by having nothing queued until the answer is there."""
+    queue = make_queue({"a": weight})
+    fill(queue, "a", 2000)
+    for name in "bcd":
+        fill(queue, name, 1, batch_size)
+    served: Counter[str] = Counter()
+    asking: list[tuple[int, str]] = []
+    for turn in range(1000):
+        (request,) = queue.take(1)
         served[request.client] += request.batch_size
-        if request.client == "b":
-            fill(queue, "b", 1, batch_size=8)
-    assert abs(served["a"] - served["b"]) <= 2 * 8
+        if request.client != "a":
+            asking.append((turn + pause, request.client))
+        while asking and asking[0][0] <= turn + 1:
+            fill(queue, asking.pop(0)[1], 1, batch_size)
+    for name in "bcd":
+        assert abs(served["a"] / weight - served[name]) <= 2 * batch_size
 
 
 def test_requests_that_are_given_up_cost_their_client_nothing() -> None:

@@ -118,6 +118,7 @@ class ShadowRequests:
         copy.parameters = call.parameters
         copy.priority = call.priority
         copy.timeout_us = call.timeout_us
+        copy.client = call.client
         copy.may_omit_outputs = call.may_omit_outputs
         if call.sequence_id:
             copy.sequence = Sequence(call.sequence_id, call.is_sequence_start, call.is_sequence_end)

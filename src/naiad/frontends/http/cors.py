@@ -14,8 +14,8 @@ Headers = Sequence[tuple[bytes, bytes]]
 _ANY = "*"
 # The latter are those of gRPC-Web.
 _EXPOSE = (
-    b"Access-Control-Expose-Headers: Inference-Header-Content-Length, grpc-status, grpc-message, grpc-encoding, "
-    b"grpc-accept-encoding\r\n"
+    b"Access-Control-Expose-Headers: Inference-Header-Content-Length, Retry-After, grpc-status, grpc-message, "
+    b"grpc-encoding, grpc-accept-encoding\r\n"
 )
 # Another answer for each origin: caches must not give one origin's to another. Stated without Origin too, for that reason.
 _VARY = b"Vary: Origin\r\n"

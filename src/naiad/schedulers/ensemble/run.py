@@ -119,7 +119,9 @@ class EnsembleRun:
         self._calls.discard(call)
         if not self._is_given_up:
             text = f"in ensemble '{self._plan.name}', {error.message}"
-            self.fail(InferenceServerError(error.code, text, FailureReason.OTHER))
+            failure = InferenceServerError(error.code, text, FailureReason.OTHER)
+            failure.retry_after_s = error.retry_after_s
+            self.fail(failure)
         self._check_over()
         self._after_call(call.firing.step)
 
