@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from naiad.config.plan import EnsemblePlan, ModelPlan, StepPlan
-from naiad.errors import Code, InferenceServerError, cancelled, invalid_argument, not_found
+from naiad.errors import Code, InferenceServerError, RefusedError, cancelled, invalid_argument, not_found
 from naiad.observability.statistics import ModelStatistics
 from naiad.request.call import InferCall
 from naiad.request.request import InferRequest
@@ -213,6 +213,22 @@ def test_the_error_of_one_step_ends_the_others() -> None:
     unwanted.fail()
     assert probe.error is not None
     assert (probe.error.code, probe.error.message) == (Code.INVALID_ARGUMENT, "in ensemble 'e', wrong")
+    world.check_empty()
+
+
+def test_steps_are_of_the_ensembles_client_have_its_deadline_and_their_refusal_says_when_to_try_again() -> None:
+    world = World(CHAIN)
+    probe = Probe({"X": np.zeros(2, np.float32)})
+    probe.request.outputs = ("Y",)
+    probe.request.client, probe.request.deadline_ns = "gold", 7
+    world.probes.append(probe)
+    world.scheduler.enqueue(probe.request)
+    (step,) = world.open
+    assert (step.call.client, step.call.deadline_ns) == ("gold", 7)
+    step.is_over = True
+    step.sink.fail(RefusedError("too late", "too_late", 3))
+    assert probe.error is not None
+    assert (probe.error.code, probe.error.retry_after_s) == (Code.UNAVAILABLE, 3)
     world.check_empty()
 
 
