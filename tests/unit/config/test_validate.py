@@ -360,3 +360,8 @@ def test_early_refusal_is_on_or_off(value):
     text = GOOD + f'parameters {{ key: "naiad_early_refusal" value {{ string_value: "{value}" }} }}'
     expected = f"parameter 'naiad_early_refusal' for m is '{value}', must be on or off"
     assert expected == message_of(validate, text, "m")
+
+
+def test_early_refusal_cannot_be_asked_of_a_model_without_the_dynamic_batcher():
+    text = 'name: "m" backend: "identity" parameters { key: "naiad_early_refusal" value { string_value: "on" } }'
+    assert "parameter 'naiad_early_refusal' for m is 'on', which needs dynamic_batching" in message_of(validate, text, "m")

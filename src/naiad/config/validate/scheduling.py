@@ -24,15 +24,15 @@ def scheduling_findings(config: Message) -> Iterator[Finding]:
 
 
 def early_refusal_findings(config: Message) -> Iterator[Finding]:
-    """Yield a text for a wrong value of the parameter `naiad_early_refusal`."""
+    """Yield a text for a wrong value of the parameter `naiad_early_refusal`, and for a right one that asks in vain."""
     if EARLY_REFUSAL_PARAMETER not in config.parameters:
         return
     value = config.parameters[EARLY_REFUSAL_PARAMETER].string_value
+    path = ("parameters", EARLY_REFUSAL_PARAMETER, "string_value")
     if value not in ("on", "off"):
-        yield Finding(
-            f"parameter '{EARLY_REFUSAL_PARAMETER}' for {config.name} is '{value}', must be on or off",
-            ("parameters", EARLY_REFUSAL_PARAMETER, "string_value"),
-        )
+        yield Finding(f"parameter '{EARLY_REFUSAL_PARAMETER}' for {config.name} is '{value}', must be on or off", path)
+    elif value == "on" and not config.HasField("dynamic_batching"):
+        yield Finding(f"parameter '{EARLY_REFUSAL_PARAMETER}' for {config.name} is 'on', which needs dynamic_batching", path)
 
 
 def size_texts(sizes: Sequence[int], max_batch_size: int) -> Iterator[str]:
