@@ -9,7 +9,7 @@ from http_models import write_everything
 from raw_http import infer, post
 
 ORIGIN = "Origin: https://app.example"
-EXPOSED = "Inference-Header-Content-Length, grpc-status, grpc-message, grpc-encoding, grpc-accept-encoding"
+EXPOSED = "Inference-Header-Content-Length, Retry-After, grpc-status, grpc-message, grpc-encoding, grpc-accept-encoding"
 ALLOWED = "https://app.example"
 KEY = "api-key: s3cret"
 WAYS = {
