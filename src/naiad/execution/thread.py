@@ -130,11 +130,11 @@ class ThreadInstance:
 
     def _run_on_thread(self, sized: list[tuple[Batch, int]], on_done: Callable[[Instance], None]) -> Completion:
         placement = self._context.placement
-        # A run is short, but a client may have gone while the one before it ran.
+        # Clients may have gone while the batch waited for a thread, or in a run for the one before it.
         done = [
             (size_bytes, outcome)
             for batch, size_bytes in sized
-            if len(sized) == 1 or not batch.requests[0].is_cancelled
+            if not batch.requests[0].is_cancelled or not _is_given_up(batch)
             for outcome in self._run(batch, is_on_thread=True)
         ]
 
@@ -212,6 +212,11 @@ class ThreadInstance:
         self._context.statistics.record_execution(
             size, succeeded, queue_ns, outcome.gather_ns, outcome.infer_ns, outcome.split_ns
         )
+
+
+def _is_given_up(batch: Batch) -> bool:
+    """Return whether nobody waits for anything of the batch."""
+    return not batch.is_positional and all(request.is_cancelled for request in batch.requests)
 
 
 def _input_bytes(batch: Batch) -> int:

@@ -164,6 +164,35 @@ def test_a_request_that_is_cancelled_while_it_runs_ends_once_and_the_others_are_
     assert bench.statistics.per_request.count == 1
 
 
+@pytest.mark.parametrize(
+    ("cancel", "is_positional", "sizes"), [((0, 1), False, []), ((0,), False, [2]), ((1,), False, [2]), ((0, 1), True, [2])]
+)
+def test_a_batch_that_all_gave_up_while_it_waited_for_a_thread_runs_only_if_positions_count(cancel, is_positional, sizes):
+    async def main():
+        bench = Bench(PlacementMode.THREAD)
+        busy, done = threading.Event(), asyncio.Event()
+
+        def job():
+            busy.wait(5)
+            return lambda: None
+
+        bench.pool.submit(job)
+        bench.pool.submit(job)
+        probes = [make(1), make(2)]
+        batch = Batch([probe.request for probe in probes], 2, is_positional=is_positional)
+        bench.instance.submit(batch, lambda _: done.set())
+        for index in cancel:
+            probes[index].request.cancel()
+        busy.set()
+        await done.wait()
+        bench.pool.close()
+        return bench, probes
+
+    bench, probes = asyncio.run(main())
+    assert bench.backend.sizes == sizes
+    assert [probe.end_count for probe in probes] == [1, 1]
+
+
 def test_a_run_of_batches_is_executed_one_by_one_and_ends_once():
     async def main():
         bench = Bench(PlacementMode.THREAD)

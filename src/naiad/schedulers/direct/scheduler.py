@@ -26,9 +26,9 @@ class DirectScheduler:
         self._running = 0
         self._running_in: dict[Instance, int] = {}
         self._removed: dict[Instance, Callable[[], None] | None] = {}
-        self._limited = AskingInstances(self._on_grant, self._on_refuse)
+        self._limited = AskingInstances()
         for instance in instances:
-            self._limited.add(instance)
+            self._limited.add(instance, self._on_grant, self._on_refuse)
         self._is_dispatch_due = False
         self._is_dispatching = False
         self._is_stopped = False
@@ -59,7 +59,7 @@ class DirectScheduler:
     def add(self, instance: Instance) -> None:
         """See `Scheduler.add`."""
         self._removed.pop(instance, None)
-        is_waiting = self._limited.add(instance)
+        is_waiting = self._limited.add(instance, self._on_grant, self._on_refuse)
         if not is_waiting and instance not in self._running_in and instance not in self._idle:
             self._idle.append(instance)
             if self._queue and not self._is_dispatch_due:

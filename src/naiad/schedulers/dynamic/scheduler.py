@@ -60,9 +60,9 @@ class DynamicScheduler:
         self._idle = list(reversed(instances))
         self._running: dict[Instance, _Running] = {}
         self._removed: dict[Instance, Callable[[], None] | None] = {}
-        self._limited = AskingInstances(self._on_grant, self._on_refuse)
+        self._limited = AskingInstances()
         for instance in instances:
-            self._limited.add(instance)
+            self._limited.add(instance, self._on_grant, self._on_refuse)
         self._clock = clock
         self._rules = BatchRules.of(plan)
         self._policy: BatchPolicy = policy or FixedPolicy(self._rules)
@@ -114,7 +114,7 @@ class DynamicScheduler:
     def add(self, instance: Instance) -> None:
         """See `Scheduler.add`."""
         self._removed.pop(instance, None)
-        is_waiting = self._limited.add(instance)
+        is_waiting = self._limited.add(instance, self._on_grant, self._on_refuse)
         if not is_waiting and instance not in self._running and instance not in self._idle:
             self._idle.append(instance)
             if self._queue:

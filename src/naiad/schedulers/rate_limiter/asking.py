@@ -6,33 +6,35 @@ Owns who asks and who has to give back. Doesn't own the batches; without a rate 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from naiad.errors import InferenceServerError
 from naiad.request.batch import Instance
 from naiad.schedulers.rate_limiter.limiter import LimitedInstance
 
+OnGrant = Callable[[Instance], None]
+OnRefuse = Callable[[Instance, InferenceServerError], None]
+
 
 class AskingInstances:
-    """False when no instance needs resources. `on_grant` is called when one that had to wait has them, `on_refuse` when it
-    never could get them, with the error of what it was to run; in both cases it is idle again. Loop thread only.
-    """
+    """False when no instance needs resources. Loop thread only."""
 
-    def __init__(
-        self, on_grant: Callable[[Instance], None], on_refuse: Callable[[Instance, InferenceServerError], None]
-    ) -> None:
-        self._on_grant = on_grant
-        self._on_refuse = on_refuse
+    def __init__(self) -> None:
         self._limited: dict[Instance, LimitedInstance] = {}
         self._waiting: dict[Instance, LimitedInstance] = {}
 
     def __bool__(self) -> bool:
         return bool(self._limited)
 
-    def add(self, instance: Instance) -> bool:
-        """Know `instance` if it needs resources; return whether it waits for them already."""
+    def add(self, instance: Instance, on_grant: OnGrant, on_refuse: OnRefuse) -> bool:
+        """Know `instance` if it needs resources; return whether it waits for them already.
+
+        `on_grant` is called when it had to wait and has them, `on_refuse` when it never could get them, with the error of what
+        it was to run; in both cases it is idle again.
+        """
         if isinstance(instance, LimitedInstance):
             self._limited[instance] = instance
-            instance.on_grant, instance.on_refuse = self._grant, self._refuse
+            instance.on_grant, instance.on_refuse = partial(self._grant, on_grant), partial(self._refuse, on_refuse)
         return instance in self._waiting
 
     def remove(self, instance: Instance) -> None:
@@ -69,10 +71,10 @@ class AskingInstances:
         for instance in unused:
             self._limited[instance].give_back()
 
-    def _grant(self, limited: LimitedInstance) -> None:
+    def _grant(self, on_grant: OnGrant, limited: LimitedInstance) -> None:
         del self._waiting[limited]
-        self._on_grant(limited)
+        on_grant(limited)
 
-    def _refuse(self, limited: LimitedInstance, error: InferenceServerError) -> None:
+    def _refuse(self, on_refuse: OnRefuse, limited: LimitedInstance, error: InferenceServerError) -> None:
         del self._waiting[limited]
-        self._on_refuse(limited, error)
+        on_refuse(limited, error)
