@@ -139,7 +139,7 @@ def test_a_strategy_that_wants_to_end_the_server_closes_the_batch_and_is_logged(
     asker = bench["raising"]
     assert run_behind(asker, 0, 1, 2, 3, 4, 5) == [[1, 2], [3], [4, 5]]
     assert asker.metric("naiad_batch_strategy_faults_total", reason="error") == 2
-    assert "batchstrategy.py: include() raised an exception, the batch is closed" in bench.server.log()
+    assert "batchstrategy.py: include() failed, the batch is closed" in bench.server.log()
     assert "SystemExit: the end" in bench.server.log()
 
 

@@ -18,7 +18,7 @@ from naiad.config.plan import ModelPlan
 from naiad.errors import Code, InferenceServerError
 from naiad.repository.check.steps import CheckSettings, check_source
 from naiad.repository.layout import ModelSource
-from naiad.repository.loader import LoadSettings
+from naiad.repository.loader import Loader, LoadSettings
 from naiad.repository.strategies.importing import load_strategy
 
 GOOD = """
@@ -158,6 +158,18 @@ def test_a_shared_library_where_triton_looks_for_one_is_refused_where_it_would_b
     (folder(tmp_path).version_directory / "batchstrategy.so").touch()
     assert "shared libraries aren't supported: write it as batchstrategy.py" in failed(folder(tmp_path))
     assert load_strategy(folder(tmp_path, has_batching=False)) is None
+
+
+def test_a_version_has_its_strategy_with_its_copies_or_before_they_are_loaded(tmp_path):
+    path = identity(tmp_path, "m", more="dynamic_batching { }")
+    (path / "batchstrategy.py").write_text(GOOD)
+    loader = Loader(BackendTable(others=()), LoadSettings(True, {}), SimpleNamespace())
+    prepared = loader.prepare(ModelSource("m", path, path / "config.pbtxt", {1: path / "1"}))
+    loaded, parked = loader.load(prepared, 1), loader.plan_only(prepared, 1)
+    loader.close(loaded.instances)
+    for version in (loaded, parked):
+        strategy, place = version.strategy
+        assert (strategy.config["name"], place) == ("m", str(path / "batchstrategy.py"))
 
 
 @pytest.mark.parametrize(("may_run_code", "expected"), [(False, []), (True, ["line 2: SystemExit: 3"])])

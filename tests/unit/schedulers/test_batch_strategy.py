@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -181,7 +182,7 @@ def test_a_strategy_that_raises_closes_the_batch_and_every_request_runs(error: B
     assert setup.policy.faults == {"error": 2, "slow": 0}
     [record] = caplog.records
     assert record.exc_info[1] is error
-    assert "batch strategy /m/batchstrategy.py: include() raised an exception" in record.getMessage()
+    assert "batch strategy /m/batchstrategy.py: include() failed, the batch is closed" in record.getMessage()
 
 
 def test_a_strategy_whose_batches_do_not_begin_lets_each_request_run_alone(caplog) -> None:
@@ -192,11 +193,21 @@ def test_a_strategy_whose_batches_do_not_begin_lets_each_request_run_alone(caplo
     setup = Setup(Beginless())
     assert setup.run(1, 2, 3) == [[1], [2], [3]]
     assert setup.policy.faults == {"error": 3, "slow": 0}
-    assert "begin() raised" in caplog.text
+    assert "begin() failed, the batch is closed" in caplog.text
 
 
-@pytest.mark.parametrize("answer", [None, 1, "yes", np.array([True, False])])
-def test_an_answer_that_is_no_bool_closes_the_batch(answer: Any, caplog) -> None:
+class Lying:
+    """Code of the user's that runs when the answer is looked at."""
+
+    @property
+    def __class__(self) -> type:
+        raise SystemExit(4)
+
+
+@pytest.mark.parametrize("make", [lambda: None, lambda: 1, lambda: "yes", lambda: np.array([True, False]), Lying])
+def test_an_answer_that_is_no_bool_closes_the_batch(make: Callable[[], Any], caplog) -> None:
+    answer = make()
+
     class Odd(TokenLimit):
         def include(self, batch: list[int], request: Any) -> Any:
             return answer
@@ -204,7 +215,7 @@ def test_an_answer_that_is_no_bool_closes_the_batch(answer: Any, caplog) -> None
     setup = Setup(Odd())
     assert setup.run(1, 2) == [[1], [2]]
     assert setup.policy.faults["error"] == 2
-    assert f"include() returned {type(answer).__name__}, must be True or False" in caplog.text
+    assert f"TypeError: include() returned {type(answer).__name__}, must be True or False" in caplog.text
 
 
 def test_a_bool_of_numpy_is_an_answer() -> None:

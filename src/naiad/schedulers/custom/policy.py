@@ -7,7 +7,7 @@ Owns the calls of that class, and that nothing it does reaches further than the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -59,38 +59,44 @@ class StrategyPolicy:
 
     def decide(self, queue: Iterable[InferRequest], now_ns: int) -> Dispatch | Wait | None:
         """See `BatchPolicy.decide`."""
-        batch = _Asked(self)
+        batch = _FormedBatch(self)
         decision = next_batch(queue, self._rules, now_ns, batch.joins)
         # Whoever comes next may be refused, and then the batch need not wait.
         return replace(decision, wake_size=0) if isinstance(decision, Wait) else decision
 
-    def call(self, name: str, *arguments: Any) -> tuple[bool, Any]:
-        """Call a method of the strategy; return whether it came back, and with what."""
+    def begin(self) -> tuple[bool, Any]:
+        """Return whether the strategy has begun a batch, and what stands for it."""
+        return self._guarded("begin", self._begin)
+
+    def joins(self, batch: Any, request: InferRequest) -> bool:
+        """Return whether the strategy lets `request` into `batch`."""
+        has_come_back, answer = self._guarded("include", lambda: self._include(batch, request))
+        return has_come_back and answer
+
+    def _begin(self) -> Any:
+        return self._strategy.begin()
+
+    def _include(self, batch: Any, request: InferRequest) -> bool:
+        answer: object = self._strategy.include(batch, RequestView(request, self._tensors))
+        # isinstance would ask the answer itself, which is user code as well.
+        if type(answer) is bool or type(answer) is np.bool_:
+            return bool(answer)
+        raise TypeError(f"include() returned {type(answer).__name__}, must be True or False")
+
+    def _guarded(self, name: str, call: Callable[[], Any]) -> tuple[bool, Any]:
+        """Return whether `call`, which runs user code, came back, and with what."""
         began_ns = self._clock.now_ns()
         try:
-            answer = getattr(self._strategy, name)(*arguments)
-        except BaseException:  # It is user code on the server's own thread: not even SystemExit may get through.
-            self._report(f"{name}() raised an exception, the batch is closed", is_error=True)
+            answer = call()
+        except BaseException:  # It runs on the server's own thread: not even SystemExit may get through.
+            self.faults["error"] += 1
+            self._log(f"{name}() failed, the batch is closed", with_traceback=True)
             return False, None
         took_ns = self._clock.now_ns() - began_ns
         if took_ns > SLOW_NS:
             self.faults["slow"] += 1
             self._log(f"{name}() took {took_ns / 1e6:.1f} ms, in which no request of the server went on")
         return True, answer
-
-    def joins(self, batch: Any, request: InferRequest) -> bool:
-        """Return whether the strategy lets `request` into `batch`."""
-        has_come_back, answer = self.call("include", batch, RequestView(request, self._tensors))
-        if not has_come_back:
-            return False
-        if isinstance(answer, bool | np.bool_):
-            return bool(answer)
-        self._report(f"include() returned {type(answer).__name__}, must be True or False: the batch is closed", is_error=False)
-        return False
-
-    def _report(self, text: str, *, is_error: bool) -> None:
-        self.faults["error"] += 1
-        self._log(text, with_traceback=is_error)
 
     def _log(self, text: str, *, with_traceback: bool = False) -> None:
         """Log now and then only: a strategy that is wrong is wrong many times a second."""
@@ -103,7 +109,7 @@ class StrategyPolicy:
         _log.warning("batch strategy %s: %s%s", self._source, text, others, exc_info=with_traceback)
 
 
-class _Asked:
+class _FormedBatch:
     """One batch that is formed: begun when its first request comes."""
 
     __slots__ = ("_batch", "_has_begun", "_is_over", "_policy")
@@ -118,6 +124,6 @@ class _Asked:
         """Return whether `request` may join."""
         if not self._has_begun:
             self._has_begun = True
-            has_come_back, self._batch = self._policy.call("begin")
+            has_come_back, self._batch = self._policy.begin()
             self._is_over = not has_come_back
         return not self._is_over and self._policy.joins(self._batch, request)
