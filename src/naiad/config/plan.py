@@ -78,6 +78,10 @@ class DynamicBatchingPlan:
     """Whether a request that can't be in time by estimate is refused when it comes."""
     client_weights: Mapping[str, int] | None = None
     """The operator's, not the configuration's: by what clients share the model, None where nobody asks who a client is."""
+    is_adaptive: bool = False
+    """Whether sizes and waits follow what is measured, since the configuration says nothing of them."""
+    latency_target_us: int = 0
+    """In which nearly all should be answered, 0 for none; only with `is_adaptive`."""
 
     @property
     def has_reject_timeout(self) -> bool:

@@ -8,10 +8,13 @@ from dataclasses import replace
 
 from naiad.clock import Clock
 from naiad.config.plan import DynamicBatchingPlan, ModelPlan, QueuePolicy
+from naiad.errors import invalid_argument
 from naiad.observability.statistics import ModelStatistics
 from naiad.request.batch import Scheduler
 from naiad.schedulers.custom.policy import BatchStrategy, StrategyPolicy
 from naiad.schedulers.direct.scheduler import DirectScheduler
+from naiad.schedulers.dynamic.adaptive.policy import AdaptivePolicy
+from naiad.schedulers.dynamic.policy import BatchRules
 from naiad.schedulers.dynamic.scheduler import DynamicScheduler
 from naiad.schedulers.ensemble.members import Members
 from naiad.schedulers.ensemble.scheduler import EnsembleScheduler
@@ -48,7 +51,7 @@ def made_scheduler(
     """Return the scheduler of a model version, without instances; `strategy` is the batch strategy in its folder. Where clients
     share models by `client_weights`, a model without dynamic batching has the dynamic batcher's queue, too, but no batches.
 
-    Raises INVALID_ARGUMENT for a wrong variable.
+    Raises INVALID_ARGUMENT for a wrong variable, and for a latency target beside a batch strategy.
     """
     if plan.ensemble is not None:
         assert members is not None
@@ -57,11 +60,27 @@ def made_scheduler(
         return SequenceScheduler(clock, plan, statistics.record_padding, read_hold(os.environ))
     if plan.dynamic_batching is not None:
         batching = replace(plan.dynamic_batching, client_weights=client_weights)
-        policy = None
-        if strategy is not None:
-            policy = StrategyPolicy(*strategy, batching, plan.inputs_by_name, clock)
-            statistics.strategy_faults = policy.faults
+        if strategy is None:
+            return _dynamic_scheduler(plan, clock, batching)
+        if batching.latency_target_us:
+            text = "its batch strategy decides, remove one of both"
+            raise invalid_argument(f"parameter 'naiad_latency_target_ms' for {plan.name} has no effect: {text}")
+        policy = StrategyPolicy(*strategy, batching, plan.inputs_by_name, clock)
+        statistics.strategy_faults = policy.faults
         return DynamicScheduler([], clock, batching, read_hold(os.environ), policy)
     if client_weights is not None:
         return DynamicScheduler([], clock, replace(_ONE_BY_ONE, client_weights=client_weights))
     return DirectScheduler([], clock)
+
+
+def _dynamic_scheduler(plan: ModelPlan, clock: Clock, batching: DynamicBatchingPlan) -> DynamicScheduler:
+    hold = read_hold(os.environ)
+    if not batching.is_adaptive:
+        return DynamicScheduler([], clock, batching, hold)
+
+    def instances() -> tuple[int, int]:
+        return scheduler.instance_counts()
+
+    policy = AdaptivePolicy(BatchRules.of(batching), instances, batching.latency_target_us * 1000, plan.name)
+    scheduler = DynamicScheduler([], clock, batching, hold, policy, [policy])
+    return scheduler

@@ -192,3 +192,28 @@ def test_a_model_refuses_early_unless_its_parameter_says_off(text, expected):
     parameter = f'parameters {{ key: "naiad_early_refusal" value {{ string_value: "{text}" }} }}' if text else ""
     plan = plan_of("max_batch_size: 4 dynamic_batching { }" + parameter)
     assert plan.dynamic_batching.refuses_early is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("max_batch_size: 4 dynamic_batching { }", True),
+        ("max_batch_size: 4 dynamic_batching { priority_levels: 2 default_priority_level: 1 }", True),
+        ("max_batch_size: 4 dynamic_batching { default_queue_policy { max_queue_size: 3 } }", True),
+        ("max_batch_size: 4 dynamic_batching { preferred_batch_size: 4 }", True),
+        ("max_batch_size: 4 dynamic_batching { preferred_batch_size: [ 2, 4 ] }", False),
+        ("max_batch_size: 4 dynamic_batching { max_queue_delay_microseconds: 1 }", False),
+        ("max_batch_size: 1 dynamic_batching { }", False),
+        ("dynamic_batching { }", False),
+    ],
+)
+def test_batching_is_adaptive_when_nothing_is_said_of_sizes_and_delays(text, expected):
+    off = 'parameters { key: "naiad_adaptive_batching" value { string_value: "off" } }'
+    assert plan_of(text).dynamic_batching.is_adaptive is expected
+    assert not plan_of(text + off).dynamic_batching.is_adaptive
+
+
+def test_the_latency_target_is_kept_in_microseconds():
+    target = 'parameters { key: "naiad_latency_target_ms" value { string_value: "2.5" } }'
+    assert plan_of("max_batch_size: 4 dynamic_batching { }" + target).dynamic_batching.latency_target_us == 2500
+    assert plan_of("max_batch_size: 4 dynamic_batching { }").dynamic_batching.latency_target_us == 0

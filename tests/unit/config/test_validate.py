@@ -355,6 +355,57 @@ def test_a_wrong_policy_is_refused(text, message):
     assert message == message_of(validate_policies, f'name: "m" {text}')
 
 
+def adaptive_parameters(**values):
+    return "".join(f'parameters {{ key: "naiad_{key}" value {{ string_value: "{value}" }} }}' for key, value in values.items())
+
+
+@pytest.mark.parametrize("value", ["", "0", "-5", "nan", "inf", "60001", "20ms"])
+def test_a_latency_target_is_a_number_of_milliseconds(value):
+    text = 'name: "m" backend: "identity" max_batch_size: 8 dynamic_batching { } '
+    expected = (
+        f"parameter 'naiad_latency_target_ms' for m is '{value}', must be a number of milliseconds above 0, 60000 at most"
+    )
+    assert expected in message_of(validate, text + adaptive_parameters(latency_target_ms=value), "m")
+
+
+@pytest.mark.parametrize(
+    ("text", "others", "message"),
+    [
+        ("max_batch_size: 8", {}, "needs dynamic_batching, which the model doesn't have"),
+        ("dynamic_batching { }", {}, "needs a max_batch_size above 1, which is 0"),
+        (
+            "max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 100 }",
+            {},
+            "needs dynamic_batching without numbers, which has max_queue_delay_microseconds 100 and preferred_batch_size []",
+        ),
+        (
+            "max_batch_size: 8 dynamic_batching { preferred_batch_size: [ 4, 8 ] }",
+            {},
+            "needs dynamic_batching without numbers, which has max_queue_delay_microseconds 0 and preferred_batch_size [4, 8]",
+        ),
+        (
+            "max_batch_size: 8 dynamic_batching { }",
+            {"adaptive_batching": "off"},
+            "contradicts 'naiad_adaptive_batching', which is off",
+        ),
+    ],
+)
+def test_a_latency_target_is_refused_where_batches_do_not_follow_it(text, others, message):
+    text = f'name: "m" backend: "identity" {text} ' + adaptive_parameters(latency_target_ms=20, **others)
+    assert f"parameter 'naiad_latency_target_ms' for m {message}" in message_of(validate, text, "m")
+
+
+@pytest.mark.parametrize("value", ["", "yes", "ON"])
+def test_adaptive_batching_is_on_or_off(value):
+    expected = f"parameter 'naiad_adaptive_batching' for m is '{value}', must be on or off"
+    assert expected == message_of(validate, GOOD + adaptive_parameters(adaptive_batching=value), "m")
+
+
+def test_adaptive_batching_is_not_on_with_numbers():
+    expected = "parameter 'naiad_adaptive_batching' for m needs dynamic_batching without numbers"
+    assert expected in message_of(validate, GOOD + adaptive_parameters(adaptive_batching="on"), "m")
+
+
 @pytest.mark.parametrize("value", ["", "no", "OFF"])
 def test_early_refusal_is_on_or_off(value):
     text = GOOD + f'parameters {{ key: "naiad_early_refusal" value {{ string_value: "{value}" }} }}'

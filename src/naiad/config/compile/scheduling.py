@@ -10,6 +10,18 @@ from naiad.proto import Message
 EARLY_REFUSAL_PARAMETER = "naiad_early_refusal"
 """The parameter of a configuration, "on" or "off", on without it."""
 
+ADAPTIVE_PARAMETER = "naiad_adaptive_batching"
+"""The parameter of a configuration, "on" or "off", on without it."""
+LATENCY_TARGET_PARAMETER = "naiad_latency_target_ms"
+"""The parameter of a configuration: in how many milliseconds 99 of 100 requests should be answered."""
+
+
+def says_nothing_of_sizes(config: Message) -> bool:
+    """Return whether `dynamic_batching` has no delay and no preferred size but the largest, which is the default."""
+    batching = config.dynamic_batching
+    has_sizes = any(size != config.max_batch_size for size in batching.preferred_batch_size)
+    return not has_sizes and batching.max_queue_delay_microseconds == 0
+
 
 def dynamic_batching_plan(config: Message, inputs: Iterable[TensorPlan]) -> DynamicBatchingPlan | None:
     """Return the plan, None for a model without the dynamic batcher."""
@@ -17,6 +29,7 @@ def dynamic_batching_plan(config: Message, inputs: Iterable[TensorPlan]) -> Dyna
         return None
     batching = config.dynamic_batching
     tensors = tuple(inputs)
+    parameters = {name: parameter.string_value for name, parameter in config.parameters.items()}
     return DynamicBatchingPlan(
         max_batch_size=config.max_batch_size,
         preferred_batch_sizes=tuple(sorted(set(batching.preferred_batch_size))),
@@ -29,8 +42,9 @@ def dynamic_batching_plan(config: Message, inputs: Iterable[TensorPlan]) -> Dyna
         ragged_inputs=frozenset(tensor.name for tensor in tensors if tensor.allow_ragged_batch),
         variable_inputs=tuple(tensor.name for tensor in tensors if tensor.is_variable and not tensor.allow_ragged_batch),
         has_optional_inputs=any(tensor.is_optional for tensor in tensors),
-        refuses_early=EARLY_REFUSAL_PARAMETER not in config.parameters
-        or config.parameters[EARLY_REFUSAL_PARAMETER].string_value != "off",
+        refuses_early=parameters.get(EARLY_REFUSAL_PARAMETER) != "off",
+        is_adaptive=config.max_batch_size > 1 and says_nothing_of_sizes(config) and parameters.get(ADAPTIVE_PARAMETER) != "off",
+        latency_target_us=round(float(parameters.get(LATENCY_TARGET_PARAMETER, 0)) * 1000),
     )
 
 

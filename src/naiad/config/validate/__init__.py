@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from naiad.config.compile.gpu_placement import gpu_placement_findings
 from naiad.config.findings import Finding, refuse
+from naiad.config.validate.adaptive import adaptive_findings
 from naiad.config.validate.batch_tensors import batch_tensor_findings
 from naiad.config.validate.ensembles import ensemble_findings
 from naiad.config.validate.general import general_findings
@@ -53,6 +54,7 @@ def all_findings(config: Message, model_name: str, *, gpus: UsableGpus = _NO_GPU
         *policy_findings(config),
         *traffic_findings(config),
         *early_refusal_findings(config),
+        *adaptive_findings(config),
     ]
 
 

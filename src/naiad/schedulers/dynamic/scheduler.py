@@ -111,6 +111,10 @@ class DynamicScheduler:
         """See `Scheduler.running_count`. A request counts until the whole batch has ended."""
         return sum([running.request_count for running in self._running.values()])
 
+    def instance_counts(self) -> tuple[int, int]:
+        """Return how many instances could take a batch now, and how many there are with those that have one."""
+        return len(self._idle), len(self._idle) + len(self._running)
+
     def add(self, instance: Instance) -> None:
         """See `Scheduler.add`."""
         self._removed.pop(instance, None)

@@ -2,102 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 import pytest
 from batching_plans import make_plan
-from fake_execution import FakeInstance
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from manual_clock import ManualClock
+from simulator.batching import fixed
 from simulator.costs import FLAT, MAGIKA, RECORDED, CostTable
-from simulator.running import MakeScheduler, Record, simulate
+from simulator.promises import MS, arrivals, check_promises, plans
+from simulator.running import simulate
 from simulator.traces import Arrival, bursts, constant, on_off, poisson
 
 from naiad.config.plan import DynamicBatchingPlan, QueuePolicy
-from naiad.errors import Code
-from naiad.schedulers.dynamic.scheduler import DynamicScheduler
 
-MS = 1_000_000
 COSTS = (*RECORDED, FLAT)
-POLICIES = st.builds(
-    QueuePolicy,
-    timeout_us=st.sampled_from([0, 5_000, 30_000]),
-    is_delay=st.booleans(),
-    allow_timeout_override=st.booleans(),
-    max_size=st.sampled_from([0, 0, 3, 20]),
-)
-
-
-@st.composite
-def arrivals(draw: st.DrawFn) -> list[Arrival]:
-    """Up to 60 requests with gaps from none to 20 ms, of several sizes, priorities, time-outs and shapes."""
-    now, made = 0, []
-    for _ in range(draw(st.integers(1, 60))):
-        now += draw(st.sampled_from([0, 0, 50_000, 900_000, 5 * MS, 20 * MS]))
-        made.append(
-            Arrival(
-                now,
-                size=draw(st.integers(1, 4)),
-                priority=draw(st.integers(0, 3)),
-                timeout_us=draw(st.sampled_from([0, 2_000, 10_000])),
-                key=draw(st.integers(1, 2)),
-            )
-        )
-    return made
-
-
-@st.composite
-def plans(draw: st.DrawFn) -> DynamicBatchingPlan:
-    """Settings that a configuration may have; preserve_ordering only where the checks allow it."""
-    levels, policy = draw(st.sampled_from([0, 0, 3])), draw(POLICIES)
-    keeps_order = levels == 0 and not (policy.timeout_us and policy.is_delay) and draw(st.booleans())
-    return make_plan(
-        draw(st.sampled_from([4, 8])),
-        draw(st.sampled_from([None, (4,), (2, 4)])),
-        draw(st.sampled_from([0, 0, 1_000, 10_000])),
-        policy,
-        levels=levels,
-        preserve_ordering=keeps_order,
-        variable_inputs=draw(st.sampled_from([(), ("X",)])),
-    )
-
-
-def by(plan: DynamicBatchingPlan) -> MakeScheduler:
-    """Return what makes the dynamic batcher of `plan`."""
-
-    def make(instances: Sequence[FakeInstance], clock: ManualClock) -> DynamicScheduler:
-        return DynamicScheduler(instances, clock, plan)
-
-    return make
-
-
-def check_promises(record: Record, plan: DynamicBatchingPlan) -> None:
-    """Check what holds for every run of the batcher, whatever it decides by."""
-    trace = record.arrivals
-    assert dict.fromkeys(range(len(trace)), 1) == dict(record.end_counts)
-    assert all(error.code is Code.UNAVAILABLE for error in record.errors.values())
-    ran = [index for run in record.runs for index in run.indices]
-    assert sorted(ran) == sorted(record.latencies_ns)
-    for run in record.runs:
-        assert run.size == sum(trace[index].size for index in run.indices) <= plan.max_batch_size
-        assert not plan.variable_inputs or len({trace[index].key for index in run.indices}) == 1
-    if plan.preserve_ordering:
-        answered = [index for index in record.answered if index not in record.errors]
-        assert sorted(answered) == answered
-    if not plan.default_policy.timeout_us:
-        check_order(ran, trace)
-
-
-def check_order(ran: list[int], trace: Sequence[Arrival]) -> None:
-    """Check that what has the same priority started in the order of its arrival."""
-    levels = defaultdict(list)
-    for index in ran:
-        levels[trace[index].priority].append(index)
-    assert all(sorted(level) == level for level in levels.values())
 
 
 @given(arrivals(), plans(), st.sampled_from(COSTS), st.integers(1, 3))
@@ -105,7 +25,7 @@ def check_order(ran: list[int], trace: Sequence[Arrival]) -> None:
 def test_each_request_ends_once_in_order_and_within_the_limits(
     trace: list[Arrival], plan: DynamicBatchingPlan, costs: CostTable, instance_count: int
 ) -> None:
-    check_promises(simulate(by(plan), trace, costs, instance_count), plan)
+    check_promises(simulate(fixed(plan), trace, costs, instance_count), plan)
 
 
 @given(arrivals(), plans(), st.sampled_from(COSTS), st.integers(1, 3))
@@ -113,7 +33,7 @@ def test_each_request_ends_once_in_order_and_within_the_limits(
 def test_no_instance_is_idle_while_something_may_run(
     trace: list[Arrival], plan: DynamicBatchingPlan, costs: CostTable, instance_count: int
 ) -> None:
-    record = simulate(by(plan), trace, costs, instance_count)
+    record = simulate(fixed(plan), trace, costs, instance_count)
     if plan.max_queue_delay_us == 0:
         assert record.idle_while_queued == []
 
@@ -125,7 +45,7 @@ def test_a_delay_keeps_nobody_longer_than_it_says_beyond_the_wait_for_an_instanc
 ) -> None:
     """With a delay, from the moment at which all are as old as the delay some instance has a batch until none is queued."""
     plan = make_plan(8, delay_us=delay_us)
-    record = simulate(by(plan), trace, costs, instance_count)
+    record = simulate(fixed(plan), trace, costs, instance_count)
     start = 1_000_000_000
     for run in record.runs:
         due = max(start + trace[run.indices[0]].at_ns + delay_us * 1000, start)
@@ -137,7 +57,7 @@ def test_a_delay_keeps_nobody_longer_than_it_says_beyond_the_wait_for_an_instanc
 @settings(deadline=None)
 def test_late_requests_that_are_to_be_delayed_all_end_well(trace: list[Arrival], instance_count: int) -> None:
     plan = make_plan(4, default_policy=QueuePolicy(timeout_us=1_000, is_delay=True))
-    record = simulate(by(plan), trace, MAGIKA, instance_count)
+    record = simulate(fixed(plan), trace, MAGIKA, instance_count)
     assert (len(trace), {}) == (len(record.latencies_ns), record.errors)
 
 
@@ -147,12 +67,12 @@ def together(count: int, at_ns: int = 0) -> list[Arrival]:
 
 @pytest.mark.parametrize(("preferred", "expected"), [((4,), [1, 4, 4, 1]), (None, [1, 8, 1])])
 def test_batches_form_while_the_instance_is_busy(preferred: tuple[int, ...] | None, expected: list[int]) -> None:
-    record = simulate(by(make_plan(8, preferred)), together(1) + together(9, MS), FLAT)
+    record = simulate(fixed(make_plan(8, preferred)), together(1) + together(9, MS), FLAT)
     assert expected == record.sizes
 
 
 def test_what_fills_no_preferred_size_runs_after_the_delay() -> None:
-    record = simulate(by(make_plan(8, (4,), 100_000)), together(3), FLAT)
+    record = simulate(fixed(make_plan(8, (4,), 100_000)), together(3), FLAT)
     assert (record.sizes, [record.latencies_ns[index] for index in range(3)]) == ([3], [110 * MS] * 3)
 
 
@@ -176,7 +96,7 @@ def long_run(seed: int, count: int) -> tuple[list[Arrival], DynamicBatchingPlan,
 @pytest.mark.parametrize("seed", range(4))
 def test_a_long_run_keeps_the_promises(seed: int) -> None:
     trace, plan, others = long_run(seed, 1_500)
-    check_promises(simulate(by(plan), trace, **others), plan)
+    check_promises(simulate(fixed(plan), trace, **others), plan)
 
 
 @pytest.mark.soak
@@ -184,4 +104,4 @@ def test_a_long_run_keeps_the_promises(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_a_very_long_run_keeps_the_promises(seed: int) -> None:
     trace, plan, others = long_run(seed, 50_000)
-    check_promises(simulate(by(plan), trace, **others), plan)
+    check_promises(simulate(fixed(plan), trace, **others), plan)
