@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +23,14 @@ QUEUE_POLICY = f"default_queue_policy {{ default_timeout_microseconds: {QUEUE_TI
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """One way of batching: `settings` stand in dynamic_batching. `on_triton` says whether Triton is measured with it too."""
+    """One way of batching: `settings` stand in dynamic_batching, `parameters` are the model's. `on_triton` says whether Triton
+    is measured with it too.
+    """
 
     title: str
     settings: str
     on_triton: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ class OpenScenario:
 
 BATCHINGS = (
     Batching("dynamic_batching { }", "", on_triton=True),
-    Batching("no delay", f"preferred_batch_size: [ {MAX_BATCH_SIZE} ]"),
+    Batching("dynamic_batching { }, 50 ms wanted", "", parameters={"naiad_latency_target_ms": "50"}),
+    Batching("no delay", "", parameters={"naiad_adaptive_batching": "off"}),
     Batching("delay 2 ms", "max_queue_delay_microseconds: 2000"),
     Batching("delay 10 ms", "max_queue_delay_microseconds: 10000"),
 )
@@ -78,6 +82,7 @@ def costly_model(name: str, batching: Batching) -> Model:
         max_batch_size=MAX_BATCH_SIZE,
         file=PYTHON_COSTLY,
         file_name="model.py",
+        parameters=batching.parameters,
         more_config=f"dynamic_batching {{ {batching.settings} }}",
     )
 
