@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 
 import numpy as np
@@ -154,3 +155,14 @@ def test_a_reload_takes_the_file_as_it_is_then_and_a_bad_one_changes_nothing(ben
     assert refused.status_code == 400
     assert "batchstrategy.py, line 3: class BatchStrategy has no method begin(self)" in refused.json()["error"]
     assert run_behind(asker, 0, 1, 2, 3, 4) == [[1, 2, 3], [4]]
+
+
+def test_a_latency_target_beside_a_strategy_is_refused_as_one_of_them_would_have_no_effect(bench):
+    model = f"{bench.server.url}/v2/models/volume/config"
+    config = requests.get(model, timeout=10).json()
+    config["parameters"]["naiad_latency_target_ms"] = {"string_value": "20"}
+    address = f"{bench.server.url}/v2/repository/models/volume/load"
+    refused = requests.post(address, json={"parameters": {"config": json.dumps(config)}}, timeout=10)
+    assert refused.status_code == 400
+    assert "'naiad_latency_target_ms' for volume has no effect: its batch strategy decides" in refused.json()["error"]
+    assert run_behind(bench["volume"], 9, 4, 5, 2) == [[4, 5], [2]]

@@ -398,3 +398,22 @@ def test_requests_of_one_level_run_in_the_order_of_their_arrival(arrivals: list[
     for level in (1, 2, 3):
         expected = [request for request in sent if (request.priority or 3) == level]
         assert expected == [request for request in ran if (request.priority or 3) == level]
+
+
+def test_a_policy_with_a_fault_does_not_stop_the_queue_for_good() -> None:
+    setup = Setup()
+    sound, faults = setup.scheduler._policy, [ZeroDivisionError()]
+
+    class Faulty:
+        def decide(self, queue: Any, now_ns: int) -> Any:
+            if faults:
+                raise faults.pop()
+            return sound.decide(queue, now_ns)
+
+    setup.scheduler._policy = Faulty()
+    setup.send()
+    with pytest.raises(ZeroDivisionError):
+        setup.clock.settle()
+    setup.send()
+    setup.finish_all()
+    assert setup.instance.sizes == [2]

@@ -181,18 +181,21 @@ class DynamicScheduler:
         self._is_dispatching = True
         self._wait = None
         left = self._queue.size
-        now_ns = self._expire()
-        while self._idle and left > 0 and self._hold is None:
-            decision = self._policy.decide(self._queue, now_ns)
-            if not isinstance(decision, Dispatch):
-                self._wait = decision
-                break
-            if self._limited and not self._limited.is_ready(self._idle):
-                continue
-            self._submit(decision, now_ns)
-            left -= decision.size
+        try:
             now_ns = self._expire()
-        self._is_dispatching = False
+            while self._idle and left > 0 and self._hold is None:
+                decision = self._policy.decide(self._queue, now_ns)
+                if not isinstance(decision, Dispatch):
+                    self._wait = decision
+                    break
+                if self._limited and not self._limited.is_ready(self._idle):
+                    continue
+                self._submit(decision, now_ns)
+                left -= decision.size
+                now_ns = self._expire()
+        finally:
+            # A policy that has a fault must not stop the queue for good.
+            self._is_dispatching = False
         if self._limited:
             self._limited.give_back(self._idle)
         self._after_dispatch()
