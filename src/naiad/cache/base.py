@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,11 +37,14 @@ class CachedTensor:
 
 @dataclass(frozen=True, slots=True)
 class CachedResponse:
-    """One answer in memory of its own, for any number of requests. `size_bytes` is what it takes, with overhead."""
+    """One answer in memory of its own, for any number of requests. `size_bytes` is what it takes, with overhead; `mark` is this
+    answer's own, and is known without keeping the answer in memory.
+    """
 
     tensors: tuple[CachedTensor, ...]
     parameters: Mapping[str, Parameter]
     size_bytes: int
+    mark: object = field(default_factory=object, compare=False)
 
     def outputs(self) -> list[OutputTensor]:
         """Return the outputs for one request, whose sink may change the list and its items, but not the arrays."""
@@ -67,8 +70,8 @@ class ResponseCache(Protocol):
     def lookup(self, generation: bytes, key: bytes) -> Found:
         """Return the response, None when there is none, or a future of either, which nobody cancels and that never fails."""
 
-    def confirms(self, generation: bytes, key: bytes, response: CachedResponse) -> bool:
-        """Return whether a look-up would give `response` itself, at once; it counts as one then, and not at all when not."""
+    def confirms(self, generation: bytes, key: bytes, mark: object) -> bool:
+        """Return whether a look-up would give the response with `mark`, at once; it counts as one then, and not when not."""
 
     def insert(self, generation: bytes, key: bytes, response: CachedResponse) -> None:
         """Keep a response, in place of one with the same key; others may have to go."""

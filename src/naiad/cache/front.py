@@ -238,10 +238,10 @@ class CacheFront:
             self._answer(request, found, looked_ns)
         self._tell_idle()
 
-    def repeat(self, key: bytes, found: CachedResponse, salt: bytes) -> bool:
-        """See `KeptAnswer.repeat`, for an answer `found` under `key` when what was valid had the mark `salt`."""
+    def repeat(self, key: bytes, mark: object, salt: bytes) -> bool:
+        """See `KeptAnswer.repeat`, for the answer of `mark` that was found under `key` while the front had `salt`."""
         began_ns = _now_ns()
-        if self.salt is not salt or not self._cache.confirms(self._generation, key, found):
+        if self.salt is not salt or not self._cache.confirms(self._generation, key, mark):
             return False
         statistics, taken_ns = self._context.statistics, _now_ns() - began_ns
         statistics.record_success(taken_ns)
@@ -269,17 +269,17 @@ class CacheFront:
 class _Kept:
     """See `KeptAnswer`."""
 
-    __slots__ = ("_found", "_front", "_key", "_salt")
+    __slots__ = ("_front", "_key", "_mark", "_salt")
 
     def __init__(self, front: CacheFront, key: bytes, found: CachedResponse) -> None:
         self._front = front
         self._key = key
-        self._found = found
+        self._mark = found.mark
         self._salt = front.salt
 
     def repeat(self) -> bool:
         """See `KeptAnswer.repeat`."""
-        return self._front.repeat(self._key, self._found, self._salt)
+        return self._front.repeat(self._key, self._mark, self._salt)
 
 
 def _copied(outputs: list[OutputTensor], parameters: Mapping[str, Parameter]) -> CachedResponse | InferenceServerError:

@@ -49,10 +49,11 @@ class LocalCache:
             self._entries.move_to_end(place)
         return found
 
-    def confirms(self, generation: bytes, key: bytes, response: CachedResponse) -> bool:
+    def confirms(self, generation: bytes, key: bytes, mark: object) -> bool:
         """See `ResponseCache.confirms`."""
         place = (generation, key)
-        if self._entries.get(place) is not response:
+        found = self._entries.get(place)
+        if found is None or found.mark is not mark:
             return False
         self._hits += 1
         self._entries.move_to_end(place)

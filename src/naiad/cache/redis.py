@@ -56,7 +56,7 @@ class RedisCache:
             return None
         return self._begin(self._get(_PREFIX + generation + key))
 
-    def confirms(self, generation: bytes, key: bytes, response: CachedResponse) -> bool:
+    def confirms(self, generation: bytes, key: bytes, mark: object) -> bool:
         """See `ResponseCache.confirms`: nothing of Redis is known at once."""
         return False
 

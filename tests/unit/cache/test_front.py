@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -355,3 +357,12 @@ def test_who_waits_until_nothing_is_held_hears_of_it_when_a_leader_has_no_answer
 class Silent(Sink):
     def send(self, response, is_final):
         """Take an end without an answer."""
+
+
+def test_what_may_be_repeated_does_not_keep_an_answer_in_memory_that_the_cache_has_let_go():
+    bench = Bench()
+    kept = kept_answer(bench)
+    (array,) = [weakref.ref(tensor.array) for entry in bench.cache._entries.values() for tensor in entry.tensors]
+    bench.cache.forget(bench.front._generation)
+    gc.collect()
+    assert (array(), kept.repeat()) == (None, False)

@@ -16,6 +16,7 @@ from raw_http import infer, post
 from naiad.config.options import ApiKey
 from naiad.frontends.api_keys import ApiKeys
 from naiad.frontends.http.app import create_app
+from naiad.frontends.http.connection.known_requests import KnownAnswers
 from naiad.frontends.http.connection.protocol import HttpConnection
 from naiad.frontends.http.connection.site import HttpSite
 from naiad.frontends.http.options import HttpOptions
@@ -233,3 +234,13 @@ def test_removed_keys_get_no_answer_that_was_remembered(keys, path, caching):
     assert written(site, asking)[0].startswith(b"HTTP/1.1 401")
     site.close()
     loop.close()
+
+
+def test_the_bound_holds_when_answers_to_the_same_requests_grow():
+    answers, kept = KnownAnswers(), Kept()
+    for size in (1, 16_000):
+        for number in range(2000):
+            answers.learn(b"%d" % number, kept, b"x" * size)
+    assert sum(len(data) + len(response) for data, (_, response) in answers._known.items()) <= 8 << 20
+    assert answers._size_bytes == sum(len(data) + len(response) for data, (_, response) in answers._known.items())
+    assert len(answers.find(b"1999") or b"") == 16_000

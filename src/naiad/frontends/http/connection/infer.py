@@ -101,6 +101,7 @@ class InferExchange(HotExchange):
         if coding == "identity":
             self._finish_response(buffers, header_length, b"")
         elif sum(map(len, buffers)) > LARGE_UNPACKED_BYTES:
+            self.source = b""  # By then another model may answer.
             self.context.codec_thread.submit(
                 lambda: compress(buffers, coding),
                 lambda result: self.go_on(result, lambda packed: self._finish_packed(packed, header_length, coding)),

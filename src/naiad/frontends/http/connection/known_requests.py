@@ -87,9 +87,10 @@ class KnownAnswers:
         """Remember that `data`, exactly one request, was answered with `response`, which says `kept`."""
         if len(data) > _LONGEST_REQUEST or len(response) > _LONGEST_ANSWER:
             return
-        if data not in self._known:
-            self._size_bytes += len(data) + len(response)
-            if self._size_bytes > _MOST_ANSWER_BYTES:
-                self.forget()
-                self._size_bytes = len(data) + len(response)
+        before = self._known.pop(data, None)
+        if before is not None:
+            self._size_bytes -= len(data) + len(before[1])
+        if self._size_bytes + len(data) + len(response) > _MOST_ANSWER_BYTES:
+            self.forget()
+        self._size_bytes += len(data) + len(response)
         self._known[data] = (kept, response)
